@@ -1,0 +1,95 @@
+"""Regenerate the tables of README.md from the GPU and kernel tables; `--check` only compares and fails when they differ.
+
+A generated part stands between `<!-- begin NAME -->` and `<!-- end NAME -->`; everything else is written by hand.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path[:0] = [str(ROOT), str(ROOT / "src")]
+
+from ck.variants import Variant, load_variants  # noqa: E402
+from flash_attn_rocm.archs import load_archs  # noqa: E402
+
+README = ROOT / "README.md"
+PROFILE = "full"
+
+# Column -> whether the kernels of an op offer it. A GPU without tiles for its family has no kernels at all.
+FEATURES: dict[str, Callable[[tuple[Variant, ...]], str]] = {
+    "dtypes": lambda kernels: ", ".join(sorted({kernel.dtype for kernel in kernels})),
+    "head dims": lambda kernels: f"1-{max(kernel.hdim for kernel in kernels)}",
+    "causal, window": lambda kernels: _yes(any(kernel.mask for kernel in kernels)),
+    "varlen": lambda kernels: "yes" if any(kernel.mode == "group" for kernel in kernels) else "not yet",
+    "ALiBi": lambda kernels: _yes(any(kernel.bias == "alibi" for kernel in kernels)),
+    "softcap": lambda kernels: _yes(any(kernel.softcap for kernel in kernels)),
+    "dropout": lambda kernels: _yes(any(kernel.dropout for kernel in kernels)),
+}
+
+
+def _yes(present: bool) -> str:
+    return "yes" if present else "SDPA"
+
+
+def support_table() -> str:
+    """GPU x feature, from archs/*.toml and ck/variants.toml: what has a CK kernel, and what runs on torch's SDPA."""
+    kernels = load_variants().of_profile(PROFILE)
+    lines = [
+        f"| GPU | products | forward | {' | '.join(FEATURES)} | backward |",
+        f"|{'---|' * (len(FEATURES) + 4)}",
+    ]
+    for arch in load_archs().values():
+        forward = tuple(kernel for kernel in kernels if kernel.op == "fmha_fwd")
+        backward = any(kernel.op.startswith("fmha_bwd") for kernel in kernels)
+        cells = [
+            arch.gfx,
+            ", ".join(arch.products),
+            arch.forward_backend.upper(),
+            *(offer(forward) for offer in FEATURES.values()),
+            arch.backward_backend.upper() if backward else "SDPA",
+        ]
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+PARTS: dict[str, Callable[[], str]] = {"support": support_table}
+
+
+def regenerate(text: str) -> str:
+    """The README's text with every generated part made anew.
+
+    Raises:
+        ValueError: a marker is missing.
+    """
+    for name, make in PARTS.items():
+        pattern = re.compile(rf"(<!-- begin {name} -->\n).*?(<!-- end {name} -->)", re.S)
+        if not pattern.search(text):
+            raise ValueError(f"README.md has no part between <!-- begin {name} --> and <!-- end {name} -->")
+        text = pattern.sub(lambda match, body=make(): f"{match[1]}{body}\n{match[2]}", text)
+    return text
+
+
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(prog="pixiw run docs", description=__doc__)
+    parser.add_argument("--check", action="store_true", help="change nothing; exit 1 when a table is not current")
+    options = parser.parse_args(arguments)
+    current = README.read_text(encoding="utf-8")
+    fresh = regenerate(current)
+    if fresh == current:
+        print("the tables of README.md are current")
+        return 0
+    if options.check:
+        print("the tables of README.md are not current; run ./pixiw run docs", file=sys.stderr)
+        return 1
+    README.write_text(fresh, encoding="utf-8")
+    print("README.md written")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
