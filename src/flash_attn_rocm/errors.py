@@ -1,4 +1,4 @@
-"""Every exception this package raises on its own behalf. Each says what failed, the value, what is allowed, what to do."""
+"""Every exception this package raises: what failed, the value, what is allowed and what to do next."""
 
 from __future__ import annotations
 
@@ -27,3 +27,39 @@ class UnsupportedGpuError(FlashAttnRocmError, ValueError):
             f"GPU {gfx!r} is not supported; supported: {', '.join(supported)}. "
             "Set FLASH_ATTN_ROCM_BACKEND=sdpa to run on torch's own attention."
         )
+
+
+class InputError(FlashAttnRocmError, ValueError):
+    """An argument of an attention function is not usable: wrong rank, dtype, device, shape or value."""
+
+
+class BackendChoiceError(FlashAttnRocmError, ValueError):
+    """FLASH_ATTN_ROCM_BACKEND or FLASH_ATTN_ROCM_EMULATE asks for something that cannot be done here."""
+
+
+class KernelUnavailableError(FlashAttnRocmError, NotImplementedError):
+    """The kernels installed for this GPU do not cover the request (feature, head dim or dtype)."""
+
+
+class KernelsNotInstalledError(FlashAttnRocmError, RuntimeError):
+    """The package with this GPU's kernels is not installed."""
+
+    def __init__(self, gfx: str, searched: tuple[Path, ...]) -> None:
+        self.gfx = gfx
+        self.searched = searched
+        places = (
+            ", ".join(str(path / gfx / "kernels.json") for path in searched) or "nowhere: no kernel directory exists"
+        )
+        super().__init__(
+            f"No kernels for GPU {gfx!r} are installed (searched: {places}). "
+            f"Install them: conda install flash-attn-rocm-kernels-{gfx}. "
+            "Or set FLASH_ATTN_ROCM_BACKEND=sdpa to run on torch's own attention."
+        )
+
+
+class LibraryNotFoundError(FlashAttnRocmError, RuntimeError):
+    """A binary file of this package (host library or emulated runtime) is missing or does not load."""
+
+    def __init__(self, what: str, path: Path, remedy: str, reason: str = "no such file") -> None:
+        self.path = path
+        super().__init__(f"{what} {path}: {reason}. {remedy}")

@@ -1,0 +1,176 @@
+"""Chooses the backend of an attention call (CK kernels or torch's attention) and calls it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection
+from dataclasses import dataclass
+from functools import cache
+
+import torch
+from torch import Tensor
+
+from flash_attn_rocm import paths
+from flash_attn_rocm.archs import load_arch
+from flash_attn_rocm.backends import ck, sdpa
+from flash_attn_rocm.checks import check_inputs
+from flash_attn_rocm.errors import BackendChoiceError, KernelsNotInstalledError
+
+BACKENDS = ("ck", "sdpa")
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What runs, why, and on which AMD GPU (None when the device is not one)."""
+
+    backend: str
+    reason: str
+    gfx: str | None = None
+
+
+def choose(
+    *,
+    device_type: str,
+    hip: bool,
+    gfx: str | None,
+    emulated: tuple[str, ...],
+    override: str | None,
+    installed: Collection[str],
+) -> Choice:
+    """Choose the forward backend from the facts alone; reads nothing else.
+
+    Args:
+        device_type: torch device type of the tensors.
+        hip: torch is built for ROCm, so that device type "cuda" means an AMD GPU.
+        gfx: name of the AMD GPU that holds the tensors, if any.
+        emulated: GPUs to emulate for CPU tensors, from FLASH_ATTN_ROCM_EMULATE.
+        override: value of FLASH_ATTN_ROCM_BACKEND, if set.
+        installed: GPUs whose kernels are installed.
+
+    Raises:
+        BackendChoiceError: the override is unknown or cannot be followed.
+        UnsupportedGpuError: no table for this GPU.
+        KernelsNotInstalledError: CK kernels should run and are not installed.
+    """
+    if override and override not in BACKENDS:
+        raise BackendChoiceError(f"FLASH_ATTN_ROCM_BACKEND is {override!r}; allowed: {', '.join(BACKENDS)}, or unset")
+    if override == "sdpa":
+        return Choice("sdpa", "FLASH_ATTN_ROCM_BACKEND=sdpa", gfx)
+    if device_type == "cpu" and emulated:
+        return _require_kernels(emulated[0], f"FLASH_ATTN_ROCM_EMULATE={','.join(emulated)}", installed)
+    if device_type == "cuda" and hip and gfx:
+        return _choose_for_gpu(gfx, emulated, override, installed)
+    what = {"cpu": "CPU tensors", "cuda": "the GPU is not an AMD GPU"}.get(device_type, f"{device_type} tensors")
+    if override == "ck":
+        raise BackendChoiceError(
+            f"FLASH_ATTN_ROCM_BACKEND=ck cannot be followed: {what}, and CK kernels need an AMD GPU with a ROCm build "
+            "of torch, or CPU tensors with FLASH_ATTN_ROCM_EMULATE=<gfx> set"
+        )
+    return Choice("sdpa", what)
+
+
+def _choose_for_gpu(gfx: str, emulated: tuple[str, ...], override: str | None, installed: Collection[str]) -> Choice:
+    if emulated:
+        raise BackendChoiceError(
+            f"FLASH_ATTN_ROCM_EMULATE={','.join(emulated)} is set, so the emulated HIP runtime is in use, "
+            f"but the tensors are on a real GPU ({gfx}). Move them to the CPU or unset FLASH_ATTN_ROCM_EMULATE"
+        )
+    arch = load_arch(gfx)
+    if override == "ck":
+        return _require_kernels(arch.gfx, "FLASH_ATTN_ROCM_BACKEND=ck", installed)
+    if arch.forward_backend == "sdpa":
+        return Choice("sdpa", f"policy for {arch.gfx}: {arch.backend_evidence}", arch.gfx)
+    return _require_kernels(arch.gfx, f"policy for {arch.gfx}: forward = ck", installed)
+
+
+def _require_kernels(gfx: str, reason: str, installed: Collection[str]) -> Choice:
+    load_arch(gfx)
+    if gfx not in installed:
+        raise KernelsNotInstalledError(gfx, paths.kernel_roots())
+    return Choice("ck", reason, gfx)
+
+
+def emulated_gpus() -> tuple[str, ...]:
+    """GPUs named in FLASH_ATTN_ROCM_EMULATE, in order; empty when nothing is to be emulated."""
+    return tuple(part.strip() for part in os.environ.get("FLASH_ATTN_ROCM_EMULATE", "").split(",") if part.strip())
+
+
+@cache
+def gpu_name(index: int) -> str:
+    """gfx name of a GPU of a ROCm torch, without feature suffixes; device properties are read once."""
+    return str(torch.cuda.get_device_properties(index).gcnArchName).split(":", 1)[0]
+
+
+@cache
+def _choose_cached(
+    device_type: str, gfx: str | None, emulated: tuple[str, ...], override: str | None, roots: tuple[str, ...]
+) -> Choice:
+    del roots  # part of the key: another kernel directory may hold other GPUs
+    return choose(
+        device_type=device_type,
+        hip=torch.version.hip is not None,
+        gfx=gfx,
+        emulated=emulated,
+        override=override,
+        installed=frozenset(paths.find_manifests()),
+    )
+
+
+def choice_for(device_type: str, device_index: int | None) -> Choice:
+    """The choice for tensors on this device, with the environment variables as they are now."""
+    gfx = None
+    if device_type == "cuda" and torch.version.hip is not None:
+        gfx = gpu_name(torch.cuda.current_device() if device_index is None else device_index)
+    return _choose_cached(
+        device_type,
+        gfx,
+        emulated_gpus(),
+        os.environ.get("FLASH_ATTN_ROCM_BACKEND") or None,
+        tuple(str(root) for root in paths.kernel_roots()),
+    )
+
+
+def _prepare(device_type: str, device_index: int | None) -> str:
+    choice = choice_for(device_type, device_index)
+    if choice.backend == "ck":
+        ck.prepare()
+    return choice.backend
+
+
+# What torch.compiler.assume_constant_result does, without importing torch._dynamo (seconds): a compiled caller
+# evaluates the choice, and loads the library, once while it is traced.
+_prepare._dynamo_marked_constant = True  # type: ignore[attr-defined]
+
+
+def attention(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    *,
+    dropout_p: float,
+    softmax_scale: float | None,
+    causal: bool,
+    window_size: tuple[int, int],
+    softcap: float,
+    alibi_slopes: Tensor | None,
+    deterministic: bool,
+    return_attn_probs: bool,
+) -> Tensor | tuple[Tensor, Tensor, Tensor]:
+    """Check the arguments of `flash_attn_func`, choose a backend and run it."""
+    check_inputs(q, k, v, dropout_p=dropout_p, window_size=window_size, softcap=softcap, alibi_slopes=alibi_slopes)
+    backend = ck if _prepare(q.device.type, q.device.index) == "ck" else sdpa
+    out, lse, pattern = backend.forward(
+        q,
+        k,
+        v,
+        softmax_scale=q.shape[-1] ** -0.5 if softmax_scale is None else softmax_scale,
+        window_left=window_size[0],
+        window_right=0 if causal else window_size[1],
+        softcap=softcap,
+        dropout_p=dropout_p,
+        alibi_slopes=alibi_slopes,
+        return_attn_probs=return_attn_probs,
+    )
+    if not return_attn_probs:
+        return out
+    return out, lse, pattern

@@ -1,0 +1,36 @@
+"""The `flash-attn-rocm` program: one module per command."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from flash_attn_rocm import __version__
+from flash_attn_rocm.cli import info, verify
+from flash_attn_rocm.errors import FlashAttnRocmError
+
+EXIT_FAILED = 1
+EXIT_BAD_REQUEST = 2
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The parser with every command; each sets `run`, a function from parsed arguments to an exit code."""
+    parser = argparse.ArgumentParser(
+        prog="flash-attn-rocm", description="FlashAttention-2 for AMD GPUs: report and check an installation."
+    )
+    parser.add_argument("--version", action="version", version=f"flash-attn-rocm {__version__}")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    for module in (info, verify):
+        module.add_parser(commands)
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; 0 is success, 1 is a failed check, 2 a request that cannot be carried out."""
+    arguments = build_parser().parse_args(argv)
+    try:
+        return int(arguments.run(arguments))
+    except FlashAttnRocmError as error:
+        print(f"flash-attn-rocm: {error}", file=sys.stderr)
+        return EXIT_BAD_REQUEST

@@ -1,0 +1,120 @@
+"""`flash-attn-rocm verify`: run a grid of attention calls through the installed package and judge every result."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import torch
+from rich.console import Console
+from rich.progress import track
+from rich.table import Table
+
+from flash_attn_rocm import backends, paths
+from flash_attn_rocm.archs import load_arch
+from flash_attn_rocm.verification import worker
+from flash_attn_rocm.verification.cases import plan_cases
+
+
+def add_parser(commands: Any) -> None:
+    """Add this command to the program's parser."""
+    parser = commands.add_parser("verify", help="check results of the installed kernels against float64")
+    parser.add_argument(
+        "--emulate", metavar="GFX", help="run this GPU's kernels on the emulated GPU (needs no GPU), e.g. gfx1201"
+    )
+    parser.add_argument("--json", metavar="FILE", type=Path, help="write the results to this file")
+    parser.add_argument("--timeout", metavar="S", type=float, default=300.0, help="seconds for one case (300)")
+    parser.add_argument("--filter", metavar="TEXT", default="", help="only cases whose name contains this text")
+    parser.set_defaults(run=run)
+
+
+def _table(results: list[worker.Result], console: Console) -> None:
+    table = Table(title="flash-attn-rocm verify")
+    table.add_column("case", no_wrap=True)
+    for name in ("max error", "allowed", "LSE error", "time s"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("result")
+    for row in results:
+        numbers = [
+            "-" if math.isnan(value) else text % value
+            for text, value in (
+                ("%.2e", row.error),
+                ("%.2e", row.allowed),
+                ("%.2e", row.lse_error),
+                ("%.3f", row.time_s),
+            )
+        ]
+        style = "green" if row.status == "passed" else "bold red"
+        table.add_row(row.case.name, *numbers, f"[{style}]{row.status}[/{style}]")
+    console.print(table)
+    for row in results:
+        if row.status != "passed":
+            console.print(f"{row.case.name}: {row.status}: {row.detail}", style="red", markup=False, highlight=False)
+
+
+def kernels_not_executed(kernels: list[dict[str, Any]], results: list[worker.Result]) -> list[str]:
+    """Names of kernels of kernels.json that no case launched."""
+    launched = {name for result in results for name, count in (result.launches or {}).items() if count > 0}
+    return [str(kernel["name"]) for kernel in kernels if kernel["name"] not in launched]
+
+
+def _choose_device() -> str:
+    return "cuda" if torch.cuda.is_available() and not backends.emulated_gpus() else "cpu"
+
+
+def _write_json(path: Path, choice: backends.Choice, results: list[worker.Result], missed: list[str]) -> None:
+    passed = not missed and all(result.status == "passed" for result in results)
+    rows = [
+        {key: None if isinstance(value, float) and math.isnan(value) else value for key, value in asdict(row).items()}
+        for row in results
+    ]
+    report = {
+        "passed": passed,
+        "backend": choice.backend,
+        "gfx": choice.gfx,
+        "reason": choice.reason,
+        "kernels_not_executed": missed,
+        "cases": rows,
+    }
+    path.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run every case; 0 when all pass and every installed kernel was executed, else 1."""
+    if arguments.emulate:
+        load_arch(arguments.emulate)
+        os.environ["FLASH_ATTN_ROCM_EMULATE"] = arguments.emulate
+        paths.hip_library_path()
+    device = _choose_device()
+    choice = backends.choice_for(device, 0 if device == "cuda" else None)
+    kernels: list[dict[str, Any]] = []
+    if choice.backend == "ck" and choice.gfx is not None:
+        manifest = paths.find_manifests()[choice.gfx]
+        kernels = json.loads(manifest.read_text(encoding="utf-8"))["kernels"]
+    console = Console(width=None if os.environ.get("COLUMNS") or os.isatty(1) else 160)
+    where = f"emulated {choice.gfx}" if backends.emulated_gpus() else choice.gfx or device
+    console.print(f"backend {choice.backend} on {where} ({choice.reason}); {len(kernels)} kernels", highlight=False)
+
+    cases = [case for case in plan_cases(kernels) if arguments.filter in case.name]
+    context = worker.start_context()
+    progress = track(cases, description="cases", console=console, transient=True, disable=not console.is_terminal)
+    results = [worker.run_isolated(context, case, device, arguments.timeout) for case in progress]
+    _table(results, console)
+
+    missed = [] if arguments.filter else kernels_not_executed(kernels, results)
+    for name in missed:
+        console.print(f"kernel not executed by any case: {name}", style="red", highlight=False)
+    if arguments.json:
+        _write_json(arguments.json, choice, results, missed)
+    failed = sum(result.status != "passed" for result in results)
+    if failed or missed or not results:
+        console.print(f"FAILED: {failed} of {len(results)} cases, {len(missed)} kernels not executed", style="bold red")
+        return 1
+    executed = f", all {len(kernels)} kernels executed" if kernels else ""
+    console.print(f"PASSED: {len(results)} cases{executed}", style="bold green", highlight=False)
+    return 0

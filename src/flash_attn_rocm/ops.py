@@ -1,0 +1,116 @@
+"""Loads the host library at the first use and adds what the C++ op cannot: fake implementation and autograd."""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from flash_attn_rocm import paths
+from flash_attn_rocm.backends import sdpa
+from flash_attn_rocm.errors import LibraryNotFoundError
+
+_lock = threading.Lock()
+_library: ctypes.CDLL | None = None
+
+
+def load() -> ctypes.CDLL:
+    """Load the host library, tell it where kernels and HIP runtime are, and register the op; once per process.
+
+    Raises:
+        LibraryNotFoundError: the library or the emulated runtime is missing, or torch cannot load it.
+    """
+    global _library
+    if _library is None:
+        with _lock:
+            if _library is None:
+                _library = _load()
+    return _library
+
+
+def _load() -> ctypes.CDLL:
+    path = paths.library_path()
+    remedy = "Reinstall it: conda install --force-reinstall flash-attn-rocm, or set FLASH_ATTN_ROCM_LIBRARY"
+    if not path.is_file():
+        raise LibraryNotFoundError("host library", path, remedy)
+    hip_library = paths.hip_library_path()
+    try:
+        torch.ops.load_library(str(path))
+        library = ctypes.CDLL(str(path))
+    except OSError as error:
+        raise LibraryNotFoundError("host library", path, f"It needs torch >= 2.11. {remedy}", str(error)) from error
+    for name in ("fa_rocm_version", "fa_rocm_last_error"):
+        getattr(library, name).restype = ctypes.c_char_p
+    if hip_library is not None:
+        _check(library, library.fa_rocm_use_hip_library(str(hip_library).encode()))
+    for root in paths.kernel_roots():
+        _check(library, library.fa_rocm_add_kernel_path(str(root).encode()))
+    torch.library.register_fake("flash_attn_rocm::fwd", _fake_fwd)
+    torch.library.register_autograd("flash_attn_rocm::fwd", _backward, setup_context=_save_for_backward)
+    return library
+
+
+def _check(library: ctypes.CDLL, status: int) -> None:
+    if status != 0:
+        raise RuntimeError(last_error(library))
+
+
+def last_error(library: ctypes.CDLL) -> str:
+    """The text of the last failed call of the C interface on this thread."""
+    return str(library.fa_rocm_last_error().decode())
+
+
+def read_json(function_name: str) -> str:
+    """Call one of the C functions that write JSON into a buffer; grows the buffer as needed."""
+    library = load()
+    function = getattr(library, function_name)
+    size = 1 << 14
+    while True:
+        buffer = ctypes.create_string_buffer(size)
+        needed = function(buffer, ctypes.c_size_t(size))
+        if needed < 0:
+            raise RuntimeError(last_error(library))
+        if needed < size:
+            return buffer.value.decode()
+        size = needed + 1
+
+
+def _fake_fwd(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    *,
+    softmax_scale: float,
+    window_left: int = -1,
+    window_right: int = -1,
+    softcap: float = 0.0,
+    dropout_p: float = 0.0,
+    alibi_slopes: Tensor | None = None,
+) -> tuple[Tensor, Tensor]:
+    batch, seqlen_q, heads, _ = q.shape
+    return q.new_empty(q.shape), q.new_empty((batch, heads, seqlen_q), dtype=torch.float32)
+
+
+def _save_for_backward(ctx: Any, inputs: Any, keyword_only_inputs: dict[str, Any], output: Any) -> None:
+    ctx.save_for_backward(*inputs, keyword_only_inputs["alibi_slopes"])
+    ctx.arguments = {name: value for name, value in keyword_only_inputs.items() if name != "alibi_slopes"}
+
+
+def _backward(ctx: Any, grad_out: Tensor | None, grad_lse: Tensor | None) -> tuple[Tensor | None, ...]:
+    """Gradients of q, k, v by computing the same attention again with torch operations.
+
+    There is no CK backward yet; torch's attention has the same semantics, so that training is right, at the cost of
+    one more forward pass.
+    """
+    *tensors, alibi_slopes = ctx.saved_tensors
+    with torch.enable_grad():
+        leaves = [tensor.detach().requires_grad_() for tensor in tensors]
+        out, lse, _ = sdpa.forward(
+            *leaves, **ctx.arguments, alibi_slopes=alibi_slopes, return_attn_probs=grad_lse is not None
+        )
+        pairs = [(o, g) for o, g in ((out, grad_out), (lse, grad_lse)) if g is not None]
+        outputs, grads = [o for o, _ in pairs], [g for _, g in pairs]
+        return tuple(torch.autograd.grad(outputs, leaves, grads))

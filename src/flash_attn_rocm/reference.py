@@ -1,0 +1,92 @@
+"""Attention written as plainly as possible, to check kernels against: float64, and the same mathematics in 16 bits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+# |out - reference| may be this many times the error of the same computation in torch in the inputs' dtype, plus a
+# constant for cases where torch happens to be exact.
+ERROR_FACTOR = 2.0
+ERROR_FLOOR = 1e-5
+# LSE is float32 in every backend; float32 sums of scores below 100 are good to about 1e-5.
+LSE_ALLOWED = 1e-4
+
+
+@dataclass(frozen=True)
+class Mask:
+    """Which keys a query sees, aligned bottom-right; -1 is unbounded."""
+
+    left: int = -1
+    right: int = -1
+
+    def keep(self, seqlen_q: int, seqlen_k: int) -> Tensor:
+        """Boolean (seqlen_q, seqlen_k)."""
+        keep = torch.ones(seqlen_q, seqlen_k, dtype=torch.bool)
+        for i in range(seqlen_q):
+            aligned = i + seqlen_k - seqlen_q
+            if self.left >= 0:
+                keep[i, : min(seqlen_k, max(0, aligned - self.left))] = False
+            if self.right >= 0:
+                keep[i, max(0, aligned + self.right + 1) :] = False
+        return keep
+
+
+def attention_in(
+    dtype: torch.dtype, q: Tensor, k: Tensor, v: Tensor, softmax_scale: float, mask: Mask
+) -> tuple[Tensor, Tensor]:
+    """Attention with every step in `dtype` on the CPU: out (B, Sq, H, D), lse (B, H, Sq) in dtype or float32.
+
+    Queries that see no key give out 0 and lse -inf.
+    """
+    groups = q.shape[2] // k.shape[2]
+    heads_first = [tensor.detach().cpu().to(dtype).transpose(1, 2) for tensor in (q, k, v)]
+    rows, keys, values = heads_first[0], *(t.repeat_interleave(groups, dim=1) for t in heads_first[1:])
+    scores = torch.matmul(rows * softmax_scale, keys.transpose(-1, -2))
+    scores = scores.masked_fill(~mask.keep(q.shape[1], k.shape[1]), float("-inf"))
+    if k.shape[1] == 0:
+        shape = (q.shape[0], q.shape[2], q.shape[1])
+        return torch.zeros(q.shape, dtype=dtype), torch.full(shape, float("-inf"), dtype=dtype)
+    probabilities = torch.nan_to_num(torch.softmax(scores, dim=-1), nan=0.0)
+    lse = torch.logsumexp(scores if dtype == torch.float64 else scores.float(), dim=-1)
+    return torch.matmul(probabilities, values).transpose(1, 2), lse
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Errors of one result against float64, and what they may be."""
+
+    error: float
+    allowed: float
+    lse_error: float
+    lse_allowed: float
+
+    @property
+    def passed(self) -> bool:
+        """Both errors are within bounds; false for NaN."""
+        return self.error <= self.allowed and self.lse_error <= self.lse_allowed
+
+
+def _max_difference(a: Tensor, b: Tensor) -> float:
+    """Largest |a - b|; equal infinities differ by 0, NaN or unequal infinities by infinity."""
+    if a.numel() == 0:
+        return 0.0
+    difference = (a.double() - b.double()).abs()
+    difference = torch.where(a.double() == b.double(), torch.zeros_like(difference), difference)
+    return float(torch.nan_to_num(difference, nan=float("inf")).max())
+
+
+def compare(
+    out: Tensor, lse: Tensor, q: Tensor, k: Tensor, v: Tensor, *, softmax_scale: float, mask: Mask
+) -> Comparison:
+    """Compare a result with float64; the allowed error comes from the same computation in the inputs' dtype."""
+    exact_out, exact_lse = attention_in(torch.float64, q, k, v, softmax_scale, mask)
+    same_dtype_out, _ = attention_in(q.dtype, q, k, v, softmax_scale, mask)
+    return Comparison(
+        error=_max_difference(out.detach().cpu(), exact_out),
+        allowed=ERROR_FACTOR * _max_difference(same_dtype_out, exact_out) + ERROR_FLOOR,
+        lse_error=_max_difference(lse.detach().cpu(), exact_lse),
+        lse_allowed=LSE_ALLOWED,
+    )
