@@ -1,0 +1,126 @@
+"""From tables to kernels: KernelSpecs for each GPU, grouped into translation units of one tile, dtype and head dim."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+
+from ck.errors import PlanError, RequestError
+from ck.rules import why_illegal
+from ck.tiling import Tile, load_tiles, tile_for
+from ck.variants import Variant, VariantTable, load_variants
+from flash_attn_rocm.archs import Arch
+
+# The front end's share of a translation unit is paid once: 16 kernels in one file cost 13 CPU-s each, alone 40-60.
+# More than 16 saves little and takes more memory and a longer unsplittable job.
+MAX_UNIT_KERNELS = 16
+
+
+@dataclass(frozen=True)
+class KernelSpec:
+    """One kernel of one GPU. It owns the kernel's name, which nothing else builds or parses."""
+
+    gfx: str
+    variant: Variant
+    tile: Tile
+
+    @property
+    def name(self) -> str:
+        """The kernel's symbol, e.g. fmha_fwd_gfx1201_bf16_d128_batch_mask_pseqlen."""
+        v = self.variant
+        features = [
+            ("mask", v.mask),
+            ("alibi", v.bias == "alibi"),
+            ("softcap", v.softcap),
+            ("dropout", v.dropout),
+        ]
+        parts = [v.op, self.gfx, v.dtype, f"d{v.hdim}", v.mode, *(word for word, on in features if on), f"p{v.padding}"]
+        return "_".join(parts)
+
+
+@dataclass(frozen=True)
+class Unit:
+    """One translation unit: kernels of one GPU, tile, dtype and head dim, compiled into one code object."""
+
+    name: str
+    gfx: str
+    specs: tuple[KernelSpec, ...]
+
+    @property
+    def source_name(self) -> str:
+        """File name of the rendered source."""
+        return f"{self.name}.hip"
+
+    @property
+    def object_name(self) -> str:
+        """File name of the code object."""
+        return f"{self.name}.co"
+
+
+def choose_hdims(table: VariantTable, profile: str, wanted: Collection[int] | None) -> tuple[int, ...]:
+    """The head dims to build: all of the profile's, or the wanted ones.
+
+    Raises:
+        RequestError: a wanted head dim has no kernels in the profile.
+    """
+    offered = sorted({variant.hdim for variant in table.of_profile(profile)})
+    for hdim in wanted or ():
+        if hdim not in offered:
+            raise RequestError("head dim", hdim, offered, f"These are the head dims of profile {profile!r} (OPT_DIM).")
+    return tuple(sorted(wanted)) if wanted else tuple(offered)
+
+
+def plan_specs(arch: Arch, variants: Iterable[Variant]) -> tuple[KernelSpec, ...]:
+    """One KernelSpec per variant, in the variants' order.
+
+    Raises:
+        PlanError: the GPU family has no tile for a variant, or the combination is illegal.
+    """
+    tiles = load_tiles(arch.family)
+    specs = []
+    for variant in variants:
+        tile = tile_for(tiles, variant)
+        if tile is None:
+            label = f"{variant.op} {variant.dtype} d{variant.hdim} padding {variant.padding} for {arch.gfx}"
+            raise PlanError(label, f"ck/tiles/{arch.family}.toml has no tile for it")
+        spec = KernelSpec(arch.gfx, variant, tile)
+        if reason := why_illegal(arch, variant, tile):
+            raise PlanError(spec.name, reason)
+        specs.append(spec)
+    return tuple(specs)
+
+
+def _group_key(spec: KernelSpec) -> tuple[str, str, int, Tile]:
+    return (spec.variant.op, spec.variant.dtype, spec.variant.hdim, spec.tile)
+
+
+def group_specs(specs: Iterable[KernelSpec], limit: int = MAX_UNIT_KERNELS) -> tuple[Unit, ...]:
+    """Cut one GPU's kernels into translation units of at most `limit` kernels, all of nearly equal size.
+
+    The cut depends on the kernels alone, never on the machine: the same units, so the same code objects, everywhere.
+    """
+    units = []
+    for (op, dtype, hdim, tile), members in itertools.groupby(sorted(specs, key=_group_key), key=_group_key):
+        group = sorted(members, key=lambda spec: spec.variant)
+        count = -(-len(group) // limit)
+        for index in range(count):
+            part = tuple(group[len(group) * index // count : len(group) * (index + 1) // count])
+            suffix = f"_{index}" if count > 1 else ""
+            name = f"{op}_{part[0].gfx}_{dtype}_d{hdim}_m{tile.m}n{tile.n}{suffix}"
+            units.append(Unit(name, part[0].gfx, part))
+    return tuple(sorted(units, key=lambda unit: unit.name))
+
+
+def plan_units(
+    arch: Arch, profile: str, hdims: Collection[int] | None = None, table: VariantTable | None = None
+) -> tuple[Unit, ...]:
+    """Every translation unit of one GPU in a profile, optionally for some head dims only.
+
+    Raises:
+        RequestError: no such profile or head dim.
+        PlanError: a row of the tables cannot be built for this GPU.
+    """
+    table = table or load_variants()
+    chosen = choose_hdims(table, profile, hdims)
+    return group_specs(plan_specs(arch, (v for v in table.of_profile(profile) if v.hdim in chosen)))

@@ -1,0 +1,67 @@
+"""Is a kernel legal? What CK's pipeline and the GPU require of (GPU, variant, tile), checked before a compiler runs."""
+
+from __future__ import annotations
+
+from ck.tiling import Tile
+from ck.variants import Variant
+from flash_attn_rocm.archs import Arch
+
+# Matrix instruction shapes CK uses for 16-bit inputs: RDNA 4 ISA guide 7.9 (WMMA), CDNA 3 ISA guide 7 (MFMA).
+_MATRIX_SHAPES: dict[str, tuple[tuple[int, int, int], ...]] = {
+    "wmma": ((16, 16, 16),),
+    "mfma": ((16, 16, 16), (16, 16, 32), (32, 32, 8), (32, 32, 16)),
+}
+_BYTES_PER_ELEMENT = 2
+_MAX_HDIM = 256
+# Head dims for which CK's shape knows a tile length (ceil_to_qualified_tile_length).
+_ODD_HDIMS = (48, 96, 160, 192)
+_MAX_BLOCK_THREADS = 1024
+
+
+def why_illegal(arch: Arch, variant: Variant, tile: Tile) -> str | None:
+    """None when the kernel can be built, else the reason in words."""
+    return _check_tile(arch, tile) or _check_features(variant, tile)
+
+
+def _check_tile(arch: Arch, tile: Tile) -> str | None:
+    m0, n0, k0, n1, k1, hdim = tile.block
+    wave_m, wave_n, wave_k = tile.waves
+    m, n, k = tile.matrix
+    shapes = _MATRIX_SHAPES.get(arch.matrix, ())
+    if tile.matrix not in shapes:
+        return f"{arch.gfx} ({arch.matrix}) has no {m}x{n}x{k} matrix instruction; it has {shapes}"
+    if (wave_n, wave_k) != (1, 1):
+        return f"waves {tile.waves}: the pipeline splits a workgroup along query rows only"
+    if m0 % (m * wave_m):
+        return f"{m0} query rows are not a multiple of {wave_m} waves of {m}"
+    for what, size, step in (
+        ("keys per step", n0, n),
+        ("output columns", n1, n),
+        ("QK unroll", k0, k),
+        ("PV unroll", k1, k),
+    ):
+        if size % step:
+            return f"{what} {size} is not a multiple of the matrix instruction's {step}"
+    if hdim % k0 or hdim // k0 < 2:
+        return f"head dim {hdim} must be at least two steps of the QK unroll {k0}"
+    if n0 % k1:
+        return f"{n0} keys per step are not a multiple of the PV unroll {k1}"
+    if hdim > _MAX_HDIM or not (hdim in _ODD_HDIMS or hdim & (hdim - 1) == 0):
+        return f"head dim {hdim}: CK's pipeline takes powers of two up to {_MAX_HDIM} and {_ODD_HDIMS}"
+    if tile.wave_count * arch.wave_size > _MAX_BLOCK_THREADS:
+        return f"{tile.wave_count} waves of {arch.wave_size} lanes exceed {_MAX_BLOCK_THREADS} threads"
+    # K and V take turns in LDS; padding against bank conflicts adds less than an eighth.
+    lds_bytes = max(n0 * k0, n1 * k1) * _BYTES_PER_ELEMENT * 9 // 8
+    if lds_bytes > arch.lds_kib * 1024:
+        return f"needs about {lds_bytes} bytes of LDS; {arch.gfx} gives a workgroup {arch.lds_kib} KiB"
+    return None
+
+
+def _check_features(variant: Variant, tile: Tile) -> str | None:
+    if (tile.hdim_q, tile.hdim_v) != (variant.hdim, variant.hdim):
+        return f"the tile covers head dims {tile.hdim_q}/{tile.hdim_v}, the kernel is for {variant.hdim}"
+    if variant.mode == "group" and variant.padding == "none":
+        return "group mode cannot know that every sequence is a multiple of the tile; use padding seqlen or full"
+    if variant.softcap and variant.bias != "none":
+        return "CK's pipeline has no softcap together with a bias"
+    return None

@@ -1,0 +1,185 @@
+"""Choose CK's source tree: CK_ROOT, the submodule when asked for, else the pinned wheel, unpacked into the cache."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import tomllib
+import zipfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ck.errors import CkSourceError, HashMismatchError, RequestError, check_keys
+
+PIN_TOML = Path(__file__).parent / "pin.toml"
+ROOT = Path(__file__).parents[1]
+
+
+@dataclass(frozen=True)
+class Pin:
+    """ck/pin.toml: the wheel that is built, the submodule's commit, and the upstream files both must have."""
+
+    name: str
+    version: str
+    file: str
+    sha256: str
+    ck_path: str
+    unpack: tuple[str, ...]
+    submodule_path: str
+    submodule_commit: str
+    relies_on: tuple[str, ...]
+
+    @property
+    def label(self) -> str:
+        """How kernels.json names the wheel's tree."""
+        return f"{self.name} {self.version}"
+
+
+@dataclass(frozen=True)
+class CkSource:
+    """A CK tree. `label` names it in kernels.json, without paths; `why` says why it was chosen."""
+
+    root: Path
+    label: str
+    why: str
+
+    @property
+    def include(self) -> Path:
+        """The directory that holds ck_tile/."""
+        return self.root / "include"
+
+
+def load_pin(path: Path = PIN_TOML) -> Pin:
+    """Read ck/pin.toml.
+
+    Raises:
+        TableError: a key is unknown, missing or of the wrong type.
+    """
+    document = tomllib.loads(path.read_text(encoding="utf-8"))
+    top: dict[str, Any] = check_keys(document, {"wheel": dict, "submodule": dict, "relies_on": dict}, path, "top level")
+    texts = dict.fromkeys(("name", "version", "file", "sha256", "ck_path", "reason"), str)
+    wheel: dict[str, Any] = check_keys(top["wheel"], {**texts, "unpack": list}, path, "[wheel]")
+    submodule: dict[str, Any] = check_keys(
+        top["submodule"], dict.fromkeys(("path", "commit", "reason"), str), path, "[submodule]"
+    )
+    relies_on: dict[str, Any] = check_keys(top["relies_on"], {"files": list}, path, "[relies_on]")
+    return Pin(
+        name=wheel["name"],
+        version=wheel["version"],
+        file=wheel["file"],
+        sha256=wheel["sha256"],
+        ck_path=wheel["ck_path"],
+        unpack=tuple(wheel["unpack"]),
+        submodule_path=submodule["path"],
+        submodule_commit=submodule["commit"],
+        relies_on=tuple(relies_on["files"]),
+    )
+
+
+def check_wheel(wheel: Path, pin: Pin) -> None:
+    """Raise HashMismatchError unless the file is the pinned one, to the last byte."""
+    with wheel.open("rb") as file:
+        got = hashlib.file_digest(file, "sha256").hexdigest()
+    if got != pin.sha256:
+        raise HashMismatchError(wheel.name, pin.sha256, got, wheel.stat().st_size)
+
+
+def unpack_wheel(wheel: Path, pin: Pin, destination: Path) -> None:
+    """Unpack the parts of CK that are used, all or nothing: an interrupted run leaves no destination.
+
+    Raises:
+        HashMismatchError: the file is not the pinned one; nothing of it is unpacked.
+    """
+    check_wheel(wheel, pin)
+    destination.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="unpack-", dir=destination.parent) as scratch:
+        tree = Path(scratch) / "tree"
+        with zipfile.ZipFile(wheel) as archive:
+            for member in archive.namelist():
+                inside = member.removeprefix(pin.ck_path + "/")
+                if inside != member and not member.endswith("/") and inside.startswith(pin.unpack):
+                    target = tree / inside
+                    target.parent.mkdir(parents=True, exist_ok=True)
+                    target.write_bytes(archive.read(member))
+        if not destination.exists():
+            shutil.move(tree, destination)
+
+
+def download_wheel(pin: Pin, directory: Path) -> Path:
+    """Download the pinned wheel with pip, which checks the hash itself as well.
+
+    Raises:
+        CkSourceError: pip cannot get it, or refuses it.
+    """
+    requirements = directory / "requirements.txt"
+    requirements.write_text(f"{pin.name}=={pin.version} --hash=sha256:{pin.sha256}\n", encoding="utf-8")
+    command = [
+        sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps",
+        "--require-hashes", "--only-binary=:all:", "--dest", str(directory), "--requirement", str(requirements),
+    ]  # fmt: skip
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise CkSourceError(
+            f"pip could not download {pin.file}:\n{done.stderr.strip()}\n",
+            "Check the network or the index pip uses, or set CK_ROOT to a Composable Kernel tree.",
+        )
+    return directory / pin.file
+
+
+def fetch_wheel_tree(cache: Path, pin: Pin) -> Path:
+    """The unpacked tree of the pinned wheel in the cache; downloaded at the first call."""
+    tree = cache / "ck" / f"{pin.name}-{pin.version}-{pin.sha256[:12]}"
+    if not tree.exists():
+        cache.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix="ck-", dir=cache) as scratch:
+            unpack_wheel(download_wheel(pin, Path(scratch)), pin, tree)
+    return tree
+
+
+def _checked(source: CkSource, pin: Pin) -> CkSource:
+    lacking = [name for name in pin.relies_on if not (source.root / name).is_file()]
+    if lacking:
+        raise CkSourceError(
+            f"{source.root} ({source.why}) lacks {', '.join(lacking)}", "Point CK_ROOT at a complete tree, or unset it."
+        )
+    return source
+
+
+def _submodule_source(pin: Pin, repository: Path) -> CkSource:
+    root = repository / pin.submodule_path
+    if not (root / "include").is_dir():
+        raise CkSourceError(
+            f"the submodule {pin.submodule_path} is not checked out",
+            f"Run `git submodule update --init --checkout {pin.submodule_path}`, or unset CK_SOURCE.",
+        )
+    done = subprocess.run(["git", "-C", str(root), "rev-parse", "HEAD"], capture_output=True, text=True, check=False)
+    commit = done.stdout.strip() or pin.submodule_commit
+    return CkSource(root, f"composable_kernel {commit}", "CK_SOURCE=submodule; not tested by this project")
+
+
+def choose_source(
+    cache: Path, env: Mapping[str, str] = os.environ, pin: Pin | None = None, repository: Path = ROOT
+) -> CkSource:
+    """The CK tree to build.
+
+    Raises:
+        CkSourceError: the tree that was asked for is missing or incomplete, or the download failed.
+        HashMismatchError: the download is not the pinned file.
+        RequestError: CK_SOURCE is neither wheel nor submodule.
+    """
+    pin = pin or load_pin()
+    kind = env.get("CK_SOURCE", "wheel")
+    if kind not in ("wheel", "submodule"):
+        raise RequestError("CK_SOURCE", kind, ("wheel", "submodule"))
+    if root := env.get("CK_ROOT"):
+        label = "a tree given by CK_ROOT"
+        return _checked(CkSource(Path(root).expanduser().absolute(), label, "CK_ROOT; not tested by this project"), pin)
+    if kind == "submodule":
+        return _checked(_submodule_source(pin, repository), pin)
+    return _checked(CkSource(fetch_wheel_tree(cache, pin), pin.label, "the pinned wheel"), pin)

@@ -1,0 +1,123 @@
+"""Read ck/tiles/<family>.toml: the tile of each (op, dtype, head dim, padding) on a GPU family."""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from ck.errors import TableError, check_keys
+from ck.variants import DTYPES, OPS, PADDINGS, Variant
+
+TILES_DIR = Path(__file__).parent / "tiles"
+_ROW_KEYS: dict[str, type | tuple[type, ...]] = {
+    "op": str,
+    "dtypes": list,
+    "hdim": int,
+    "paddings": list,
+    "block": list,
+    "waves": list,
+    "matrix": list,
+    "why": str,
+}
+
+
+@dataclass(frozen=True, order=True)
+class Tile:
+    """Numbers of CK's TileFmhaShape: block is (m0, n0, k0, n1, k1, head dim), waves and matrix are (m, n, k)."""
+
+    block: tuple[int, int, int, int, int, int]
+    waves: tuple[int, int, int]
+    matrix: tuple[int, int, int]
+
+    @property
+    def m(self) -> int:
+        """Query rows of one workgroup."""
+        return self.block[0]
+
+    @property
+    def n(self) -> int:
+        """Keys of one main-loop step."""
+        return self.block[1]
+
+    @property
+    def hdim_v(self) -> int:
+        """Output columns of one workgroup."""
+        return self.block[3]
+
+    @property
+    def hdim_q(self) -> int:
+        """Head dim of q and k that the tile covers."""
+        return self.block[5]
+
+    @property
+    def wave_count(self) -> int:
+        """Waves of one workgroup."""
+        return self.waves[0] * self.waves[1] * self.waves[2]
+
+
+TileTable = dict[tuple[str, str, int, str], Tile]
+
+
+def _ints(row: dict[str, Any], key: str, count: int, where: str, path: Path) -> tuple[int, ...]:
+    values = row[key]
+    if len(values) != count or any(type(value) is not int or value <= 0 for value in values):
+        raise TableError(path, f"{where}: {key} is {values!r}; expected {count} positive integers")
+    return tuple(values)
+
+
+def _add_row(table: TileTable, row: Any, where: str, path: Path) -> None:
+    checked: dict[str, Any] = check_keys(row, _ROW_KEYS, path, where)
+    for key, allowed in (("dtypes", DTYPES), ("paddings", PADDINGS)):
+        if not checked[key] or not set(checked[key]) <= set(allowed):
+            raise TableError(path, f"{where}: {key} is {checked[key]!r}; allowed: {list(allowed)}")
+    if checked["op"] not in OPS:
+        raise TableError(path, f"{where}: op is {checked['op']!r}; allowed: {list(OPS)}")
+    b, w, x = (_ints(checked, k, n, where, path) for k, n in (("block", 6), ("waves", 3), ("matrix", 3)))
+    tile = Tile((b[0], b[1], b[2], b[3], b[4], b[5]), (w[0], w[1], w[2]), (x[0], x[1], x[2]))
+    for dtype in checked["dtypes"]:
+        for padding in checked["paddings"]:
+            served = (checked["op"], dtype, checked["hdim"], padding)
+            if served in table:
+                raise TableError(path, f"{where}: a second tile for {served}")
+            table[served] = tile
+
+
+def parse_tiles(path: Path) -> TileTable:
+    """Read one family's tiles.
+
+    Raises:
+        TableError: a row is malformed, or two rows give a tile for the same kernel.
+    """
+    try:
+        document = tomllib.loads(path.read_text(encoding="utf-8"))
+    except tomllib.TOMLDecodeError as error:
+        raise TableError(path, f"not valid TOML: {error}") from error
+    top: dict[str, Any] = check_keys(document, {"schema": int, "family": str, "tiles": list}, path, "top level")
+    if (top["schema"], top["family"]) != (1, path.stem):
+        raise TableError(path, f"schema {top['schema']}, family {top['family']!r}; expected 1 and {path.stem!r}")
+    table: TileTable = {}
+    for index, row in enumerate(top["tiles"], start=1):
+        _add_row(table, row, f"[[tiles]] row {index}", path)
+    return table
+
+
+@cache
+def load_tiles(family: str, directory: Path = TILES_DIR) -> TileTable:
+    """The tiles of a GPU family.
+
+    Raises:
+        TableError: the family has no table.
+    """
+    path = directory / f"{family}.toml"
+    if not path.exists():
+        have = sorted(p.stem for p in directory.glob("*.toml"))
+        raise TableError(path, f"no tile table for GPU family {family!r}; there are tables for {have}")
+    return parse_tiles(path)
+
+
+def tile_for(table: TileTable, variant: Variant) -> Tile | None:
+    """The tile of one variant, or None when the family has none for it."""
+    return table.get((variant.op, variant.dtype, variant.hdim, variant.padding))
