@@ -1,0 +1,41 @@
+/* The C interface of libflash_attn_rocm, for hosts other than torch and for Python's ctypes. Thread safe.
+ *
+ * Functions that return int give 0 or a length on success and -1 on failure; fa_rocm_last_error() has the text. */
+#ifndef FLASH_ATTN_ROCM_C_API_H
+#define FLASH_ATTN_ROCM_C_API_H
+
+#include <stddef.h>
+
+#ifdef _WIN32
+#define FA_ROCM_EXPORT __declspec(dllexport)
+#else
+#define FA_ROCM_EXPORT __attribute__((visibility("default")))
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+FA_ROCM_EXPORT const char* fa_rocm_version(void);
+
+/* Text of this thread's last failure; empty if there was none. Valid until the thread's next failing call. */
+FA_ROCM_EXPORT const char* fa_rocm_last_error(void);
+
+/* Path of the HIP runtime to use instead of searching for one; before the runtime's first use. */
+FA_ROCM_EXPORT int fa_rocm_use_hip_library(const char* path);
+
+/* Adds a directory that holds <gfx>/kernels.json; directories added earlier win. */
+FA_ROCM_EXPORT int fa_rocm_add_kernel_path(const char* directory);
+
+/* JSON with the HIP runtime, the devices and their kernels. Returns the length without the terminating NUL, like
+ * snprintf: when it is not below `size`, the text was cut. */
+FA_ROCM_EXPORT int fa_rocm_describe(char* buffer, size_t size);
+
+/* JSON object from kernel name to launches in this process; returns as fa_rocm_describe does. */
+FA_ROCM_EXPORT int fa_rocm_launch_counts(char* buffer, size_t size);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

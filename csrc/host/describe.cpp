@@ -1,0 +1,64 @@
+// Reports of the library's state as JSON.
+#include "describe.hpp"
+
+#include <nlohmann/json.hpp>
+
+#include "error.hpp"
+
+namespace flash_attn_rocm {
+namespace {
+
+using Json = nlohmann::json;
+
+Json describe_device(Library& library, const HipRuntime& hip, int device)
+{
+    Json row = {{"index", device}};
+    try
+    {
+        const DeviceFacts& facts = library.devices().facts(hip, device);
+        row["name"]              = facts.name;
+        row["gfx"]               = facts.gfx;
+        row["compute_units"]     = facts.compute_units;
+        row["wave_size"]         = facts.wave_size;
+        const Manifest& manifest = library.manifest(facts.gfx);
+        row["kernels"]           = manifest.path.string();
+        row["kernel_count"]      = manifest.kernels.size();
+        row["profile"]           = manifest.profile;
+    }
+    catch(const Error& error)
+    {
+        row["error"] = error.what();
+    }
+    return row;
+}
+
+} // namespace
+
+std::string describe(Library& library)
+{
+    Json report        = {{"hip", Json::object()}, {"devices", Json::array()}, {"kernel_paths", Json::array()}};
+    for(const std::filesystem::path& path : library.kernel_paths())
+    {
+        report["kernel_paths"].push_back(path.string());
+    }
+    try
+    {
+        const HipRuntime& hip = library.hip();
+        report["hip"]         = {
+            {"path", hip.path}, {"version", format_hip_version(hip.version)}, {"emulated", hip.emulated()}};
+        const int count = device_count(hip);
+        for(int device = 0; device < count; ++device)
+        {
+            report["devices"].push_back(describe_device(library, hip, device));
+        }
+    }
+    catch(const Error& error)
+    {
+        report["hip"]["error"] = error.what();
+    }
+    return report.dump();
+}
+
+std::string describe_launches(Library& library) { return Json(library.modules().launch_counts()).dump(); }
+
+} // namespace flash_attn_rocm

@@ -1,0 +1,90 @@
+// The state of the library in this process; everything is found at its first use.
+#include "library.hpp"
+
+#include <algorithm>
+
+#include "error.hpp"
+
+namespace flash_attn_rocm {
+
+Library& Library::instance()
+{
+    // Never destroyed: kernels may still be running, and other libraries still unloading, when the process exits.
+    static auto* library = new Library;
+    return *library;
+}
+
+void Library::use_hip_library(const std::string& path)
+{
+    const std::lock_guard lock(mutex_);
+    if(hip_ && search_.explicit_path != path)
+    {
+        fail("the HIP runtime ", hip_->path, " is in use already; ", path, " can only be chosen before the first call");
+    }
+    search_.explicit_path = path;
+}
+
+void Library::set_torch_lib_dir(const std::string& directory)
+{
+    const std::lock_guard lock(mutex_);
+    search_.torch_lib_dir = directory;
+}
+
+void Library::add_kernel_path(const std::filesystem::path& directory)
+{
+    const std::lock_guard lock(mutex_);
+    if(std::find(kernel_paths_.begin(), kernel_paths_.end(), directory) == kernel_paths_.end())
+    {
+        kernel_paths_.push_back(directory);
+    }
+}
+
+std::vector<std::filesystem::path> Library::kernel_paths()
+{
+    const std::lock_guard lock(mutex_);
+    return kernel_paths_;
+}
+
+const HipRuntime& Library::hip()
+{
+    const std::lock_guard lock(mutex_);
+    if(!hip_)
+    {
+        hip_ = std::make_unique<HipRuntime>(load_hip_runtime(search_));
+    }
+    return *hip_;
+}
+
+const Manifest& Library::manifest(const std::string& gfx)
+{
+    const std::lock_guard lock(mutex_);
+    std::unique_ptr<Manifest>& entry = manifests_[gfx];
+    if(entry)
+    {
+        return *entry;
+    }
+    std::string searched;
+    for(const std::filesystem::path& directory : kernel_paths_)
+    {
+        const std::filesystem::path path = directory / gfx / "kernels.json";
+        std::error_code error;
+        if(!std::filesystem::exists(path, error))
+        {
+            searched += concat(searched.empty() ? "" : ", ", path.string());
+            continue;
+        }
+        Manifest loaded = load_manifest(path);
+        if(loaded.gfx != gfx)
+        {
+            fail(path.string(), ": holds kernels for ", loaded.gfx, ", expected ", gfx, ". Reinstall: ",
+                 reinstall_command(gfx));
+        }
+        entry = std::make_unique<Manifest>(std::move(loaded));
+        return *entry;
+    }
+    fail("no kernels for GPU ", gfx, " are installed (searched: ", searched.empty() ? "nowhere" : searched,
+         "). Install them: conda install flash-attn-rocm-kernels-", gfx,
+         ". Or set FLASH_ATTN_ROCM_BACKEND=sdpa to run on torch's own attention.");
+}
+
+} // namespace flash_attn_rocm

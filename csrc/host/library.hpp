@@ -1,0 +1,50 @@
+// The state of the library in this process: where to look for things, and what has been found so far.
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "device_facts.hpp"
+#include "hip_loader.hpp"
+#include "manifest.hpp"
+#include "module_cache.hpp"
+
+namespace flash_attn_rocm {
+
+class Library
+{
+public:
+    static Library& instance();
+
+    // Before the runtime is first used; throws Error afterwards if another runtime is in use.
+    void use_hip_library(const std::string& path);
+    void set_torch_lib_dir(const std::string& directory);
+
+    // Adds a directory that holds <gfx>/kernels.json; earlier ones win.
+    void add_kernel_path(const std::filesystem::path& directory);
+    std::vector<std::filesystem::path> kernel_paths();
+
+    // The HIP runtime, loaded at the first call. Throws Error as load_hip_runtime does; a later call tries again.
+    const HipRuntime& hip();
+
+    // The kernels of a GPU, read at the first call. Throws Error naming the package to install when there are none.
+    const Manifest& manifest(const std::string& gfx);
+
+    DeviceCache& devices() { return devices_; }
+    ModuleCache& modules() { return modules_; }
+
+private:
+    std::mutex mutex_;
+    HipSearch search_;
+    std::vector<std::filesystem::path> kernel_paths_;
+    std::unique_ptr<HipRuntime> hip_;
+    std::map<std::string, std::unique_ptr<Manifest>> manifests_;
+    DeviceCache devices_;
+    ModuleCache modules_;
+};
+
+} // namespace flash_attn_rocm

@@ -1,0 +1,78 @@
+// Loads code objects lazily, once per device, after checking that each is the file its manifest describes.
+#include "module_cache.hpp"
+
+#include <fstream>
+#include <iterator>
+
+#include "error.hpp"
+#include "sha256.hpp"
+
+namespace flash_attn_rocm {
+
+std::vector<char> read_code_object(const Manifest& manifest, const CodeObject& object)
+{
+    const std::filesystem::path path = manifest.path.parent_path() / object.file;
+    const std::string remedy         = "Reinstall the kernels: " + reinstall_command(manifest.gfx);
+    std::ifstream file(path, std::ios::binary);
+    if(!file)
+    {
+        fail("code object ", path.string(), " cannot be opened. ", remedy);
+    }
+    std::vector<char> bytes{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+    const std::string hash = sha256_hex(bytes.data(), bytes.size());
+    if(bytes.size() != object.bytes || hash != object.sha256)
+    {
+        fail("code object ", path.string(), " is damaged: it has ", bytes.size(), " bytes and sha256 ", hash,
+             ", but kernels.json says ", object.bytes, " bytes and sha256 ", object.sha256, ". ", remedy);
+    }
+    return bytes;
+}
+
+ModuleCache::Module&
+ModuleCache::module(const HipRuntime& hip, int device, const Manifest& manifest, const CodeObject& object)
+{
+    const std::string path = (manifest.path.parent_path() / object.file).string();
+    const auto key         = std::make_pair(device, path);
+    if(const auto found = modules_.find(key); found != modules_.end())
+    {
+        return found->second;
+    }
+    Module loaded;
+    loaded.image = read_code_object(manifest, object);
+    check_hip(hip,
+              hip.api.hipModuleLoadData(&loaded.handle, loaded.image.data()),
+              concat("loading code object ", path, " on device ", device, " (hipModuleLoadData)"));
+    return modules_.emplace(key, std::move(loaded)).first->second;
+}
+
+HipFunction
+ModuleCache::function(const HipRuntime& hip, int device, const Manifest& manifest, const KernelInfo& kernel)
+{
+    const std::lock_guard lock(mutex_);
+    const auto key = std::make_pair(device, &kernel);
+    if(const auto found = functions_.find(key); found != functions_.end())
+    {
+        return found->second;
+    }
+    Module& owner        = module(hip, device, manifest, manifest.code_objects[kernel.code_object]);
+    HipFunction function = nullptr;
+    check_hip(hip,
+              hip.api.hipModuleGetFunction(&function, owner.handle, kernel.name.c_str()),
+              concat("finding kernel ", kernel.name, " in ", manifest.code_objects[kernel.code_object].file));
+    functions_.emplace(key, function);
+    return function;
+}
+
+void ModuleCache::count_launch(const KernelInfo& kernel)
+{
+    const std::lock_guard lock(mutex_);
+    ++launches_[kernel.name];
+}
+
+std::map<std::string, std::uint64_t> ModuleCache::launch_counts()
+{
+    const std::lock_guard lock(mutex_);
+    return launches_;
+}
+
+} // namespace flash_attn_rocm

@@ -1,0 +1,113 @@
+// SHA-256 as in FIPS 180-4, sections 4.1.2 (functions), 4.2.2 (constants), 5.1.1 (padding) and 6.2.2 (computation).
+#include "sha256.hpp"
+
+#include <array>
+#include <bit>
+#include <cstdint>
+#include <cstring>
+
+namespace flash_attn_rocm {
+namespace {
+
+constexpr std::size_t kBlockBytes = 64;
+
+constexpr std::array<std::uint32_t, 64> kRoundConstants = {
+    0x428a2f98, 0x71374491, 0xb5c0fbcf, 0xe9b5dba5, 0x3956c25b, 0x59f111f1, 0x923f82a4, 0xab1c5ed5,
+    0xd807aa98, 0x12835b01, 0x243185be, 0x550c7dc3, 0x72be5d74, 0x80deb1fe, 0x9bdc06a7, 0xc19bf174,
+    0xe49b69c1, 0xefbe4786, 0x0fc19dc6, 0x240ca1cc, 0x2de92c6f, 0x4a7484aa, 0x5cb0a9dc, 0x76f988da,
+    0x983e5152, 0xa831c66d, 0xb00327c8, 0xbf597fc7, 0xc6e00bf3, 0xd5a79147, 0x06ca6351, 0x14292967,
+    0x27b70a85, 0x2e1b2138, 0x4d2c6dfc, 0x53380d13, 0x650a7354, 0x766a0abb, 0x81c2c92e, 0x92722c85,
+    0xa2bfe8a1, 0xa81a664b, 0xc24b8b70, 0xc76c51a3, 0xd192e819, 0xd6990624, 0xf40e3585, 0x106aa070,
+    0x19a4c116, 0x1e376c08, 0x2748774c, 0x34b0bcb5, 0x391c0cb3, 0x4ed8aa4a, 0x5b9cca4f, 0x682e6ff3,
+    0x748f82ee, 0x78a5636f, 0x84c87814, 0x8cc70208, 0x90befffa, 0xa4506ceb, 0xbef9a3f7, 0xc67178f2};
+
+using State = std::array<std::uint32_t, 8>;
+
+std::uint32_t load_big_endian(const std::uint8_t* bytes)
+{
+    return std::uint32_t{bytes[0]} << 24 | std::uint32_t{bytes[1]} << 16 | std::uint32_t{bytes[2]} << 8 |
+           std::uint32_t{bytes[3]};
+}
+
+void add_block(State& state, const std::uint8_t* block)
+{
+    std::array<std::uint32_t, 64> schedule;
+    for(std::size_t t = 0; t < 16; ++t)
+    {
+        schedule[t] = load_big_endian(block + 4 * t);
+    }
+    for(std::size_t t = 16; t < 64; ++t)
+    {
+        const std::uint32_t a = schedule[t - 15];
+        const std::uint32_t b = schedule[t - 2];
+        schedule[t] = (std::rotr(b, 17) ^ std::rotr(b, 19) ^ b >> 10) + schedule[t - 7] +
+                      (std::rotr(a, 7) ^ std::rotr(a, 18) ^ a >> 3) + schedule[t - 16];
+    }
+    auto [a, b, c, d, e, f, g, h] = state;
+    for(std::size_t t = 0; t < 64; ++t)
+    {
+        const std::uint32_t t1 = h + (std::rotr(e, 6) ^ std::rotr(e, 11) ^ std::rotr(e, 25)) + ((e & f) ^ (~e & g)) +
+                                 kRoundConstants[t] + schedule[t];
+        const std::uint32_t t2 =
+            (std::rotr(a, 2) ^ std::rotr(a, 13) ^ std::rotr(a, 22)) + ((a & b) ^ (a & c) ^ (b & c));
+        h = g;
+        g = f;
+        f = e;
+        e = d + t1;
+        d = c;
+        c = b;
+        b = a;
+        a = t1 + t2;
+    }
+    const State added = {a, b, c, d, e, f, g, h};
+    for(std::size_t i = 0; i < state.size(); ++i)
+    {
+        state[i] += added[i];
+    }
+}
+
+} // namespace
+
+std::string sha256_hex(const void* data, std::size_t bytes)
+{
+    State state = {
+        0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a, 0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
+    const auto* input       = static_cast<const std::uint8_t*>(data);
+    const std::size_t whole = bytes / kBlockBytes * kBlockBytes;
+    for(std::size_t at = 0; at < whole; at += kBlockBytes)
+    {
+        add_block(state, input + at);
+    }
+
+    // The rest, a one bit, zeros, and the length in bits: one block, or two when the length does not fit.
+    std::array<std::uint8_t, 2 * kBlockBytes> tail{};
+    const std::size_t rest = bytes - whole;
+    if(rest != 0)
+    {
+        std::memcpy(tail.data(), input + whole, rest);
+    }
+    tail[rest]                   = 0x80;
+    const std::size_t tail_bytes = rest + 9 <= kBlockBytes ? kBlockBytes : 2 * kBlockBytes;
+    const std::uint64_t bits     = std::uint64_t{bytes} * 8;
+    for(std::size_t i = 0; i < 8; ++i)
+    {
+        tail[tail_bytes - 1 - i] = static_cast<std::uint8_t>(bits >> (8 * i));
+    }
+    for(std::size_t at = 0; at < tail_bytes; at += kBlockBytes)
+    {
+        add_block(state, tail.data() + at);
+    }
+
+    constexpr char kDigits[] = "0123456789abcdef";
+    std::string hex;
+    for(const std::uint32_t word : state)
+    {
+        for(int shift = 28; shift >= 0; shift -= 4)
+        {
+            hex += kDigits[word >> shift & 15];
+        }
+    }
+    return hex;
+}
+
+} // namespace flash_attn_rocm
