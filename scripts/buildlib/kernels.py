@@ -1,0 +1,230 @@
+"""Build the kernels: plan, render, compile through ninja and the cache, and write each GPU's kernels.json."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import ninja
+from rich.console import Console
+
+from ck.manifest import make_manifest, write_manifest
+from ck.plan import Unit, plan_units
+from ck.render import render_unit
+from ck.source import CkSource, choose_source
+from flash_attn_rocm.archs import Arch
+from scripts.buildlib import compile_job
+from scripts.buildlib.cache import hash_tree
+from scripts.buildlib.cache_root import cache_root
+from scripts.buildlib.compile_flags import device_flags, path_flags
+from scripts.buildlib.compile_job import Job
+from scripts.buildlib.compiler_output import first_error
+from scripts.buildlib.errors import BuildError, CompileError
+from scripts.buildlib.jobs import available_cpus, available_mib, choose_jobs, estimate_cpu_s
+from scripts.buildlib.ninja_file import render_ninja, write_if_changed
+from scripts.buildlib.progress import NINJA_STATUS, Estimate, follow
+from scripts.buildlib.toolchain import find_toolchain
+from scripts.buildlib.toolchains.layout import Toolchain
+
+ROOT = Path(__file__).resolve().parents[2]
+DEVICE_DIR = ROOT / "csrc" / "device"
+WORK_NAME = "work"
+
+
+@dataclass(frozen=True)
+class KernelRequest:
+    """What to build. Code objects and kernels.json of a GPU go to `out`/<gfx>; `out`/work holds sources and logs."""
+
+    profile: str
+    archs: tuple[Arch, ...]
+    out: Path
+    hdims: tuple[int, ...] | None = None
+    max_jobs: int | None = None
+
+
+@dataclass(frozen=True)
+class KernelBuild:
+    """What was built: kernels.json per gfx, and per unit whether it was compiled, cached or up to date already."""
+
+    manifests: dict[str, Path]
+    kernels: int
+    compiled: tuple[str, ...]
+    cached: tuple[str, ...]
+    up_to_date: tuple[str, ...]
+    cpu_s: float
+    wall_s: float
+    jobs: int
+
+    def summary(self) -> str:
+        """One line for people."""
+        return (
+            f"{self.kernels} kernels in {len(self.compiled) + len(self.cached) + len(self.up_to_date)} code objects: "
+            f"{len(self.compiled)} compiled ({self.cpu_s:.0f} CPU-s), {len(self.cached)} from the cache, "
+            f"{len(self.up_to_date)} up to date; {self.wall_s:.1f} s with {self.jobs} jobs"
+        )
+
+
+def plan_request(request: KernelRequest) -> dict[Arch, tuple[Unit, ...]]:
+    """Every translation unit of a request, per GPU.
+
+    Raises:
+        RequestError, PlanError: no such profile or head dim, or a table row that cannot be built.
+    """
+    return {arch: plan_units(arch, request.profile, request.hdims) for arch in request.archs}
+
+
+def compiler_identity(toolchain: Toolchain) -> dict[str, str]:
+    """What of the toolchain decides the machine code, without paths: versions, and the bitcode's content."""
+    return {
+        "clang": toolchain.clang_version,
+        "target": toolchain.clang_target,
+        "lld": toolchain.lld_version,
+        "bitcode": hash_tree(toolchain.device_lib_path.glob("*.bc")),
+    }
+
+
+def make_job(
+    arch: Arch, unit: Unit, request: KernelRequest, toolchain: Toolchain, ck: CkSource, identity: dict[str, str]
+) -> Job:
+    """The compile of one unit."""
+    work = request.out / WORK_NAME / arch.gfx
+    flags, includes = device_flags(arch), {"device": DEVICE_DIR, "ck": ck.include}
+    return Job(
+        unit=unit.name,
+        source=str(work / unit.source_name),
+        output=str(request.out / arch.gfx / unit.object_name),
+        work=str(work),
+        command=(str(toolchain.clangxx), *flags, *path_flags(toolchain, {**includes, "source": work})),
+        flags=tuple(flags),
+        identity=identity,
+        roots={
+            **{name: str(path) for name, path in includes.items()},
+            "hip": str(toolchain.hip_include),
+            "clang": str(toolchain.resource_dir),
+            "compiler": str(toolchain.clangxx.parents[1]),
+        },
+        cache=str(cache_root() / "kernels"),
+    )
+
+
+def _write_inputs(jobs: Mapping[Unit, Job], work: Path) -> None:
+    for unit, job in jobs.items():
+        write_if_changed(Path(job.source), render_unit(unit))
+        write_if_changed(job.work_file(".job.json"), job.to_json())
+        job.work_file(".stats.json").unlink(missing_ok=True)
+        job.work_file(".failed.json").unlink(missing_ok=True)
+        Path(job.output).parent.mkdir(parents=True, exist_ok=True)
+    longest_first = sorted(jobs, key=lambda unit: (-estimate_cpu_s(unit), unit.name))
+    write_if_changed(
+        work / "build.ninja", render_ninja([jobs[unit] for unit in longest_first], sys.executable, compile_job.__file__)
+    )
+
+
+def _raise_failure(jobs: Sequence[Job], messages: Sequence[str]) -> None:
+    failures = []
+    for job in jobs:
+        path = job.work_file(".failed.json")
+        if path.exists():
+            failures.append((json.loads(path.read_text(encoding="utf-8")), job))
+    if not failures:
+        raise BuildError("ninja failed:\n" + "".join(messages))
+    failure, job = min(failures, key=lambda item: int(item[0]["time_ns"]))
+    log = job.work_file(".log")
+    log.write_text(failure["output"], encoding="utf-8")
+    raise CompileError(job.unit, first_error(failure["output"], failure["code"]), failure["command"], log)
+
+
+def run_ninja(work: Path, jobs: Mapping[Unit, Job], job_count: int, console: Console) -> None:
+    """Compile what is out of date.
+
+    Raises:
+        CompileError: with the first compile that failed.
+    """
+    command = [str(Path(ninja.BIN_DIR) / "ninja"), "-C", str(work), "-j", str(job_count)]
+    estimate = Estimate({unit.name: estimate_cpu_s(unit) for unit in jobs}, job_count)
+    kernels = {unit.name: len(unit.specs) for unit in jobs}
+    works = {unit.name: Path(job.work) for unit, job in jobs.items()}
+    with subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        env={**os.environ, "NINJA_STATUS": NINJA_STATUS},
+    ) as process:
+        assert process.stdout is not None
+        messages = follow(process.stdout, console, works, estimate, kernels)
+    if process.returncode:
+        _raise_failure(list(jobs.values()), messages)
+
+
+def _collect(jobs: Mapping[Unit, Job]) -> tuple[list[str], list[str], list[str], float]:
+    compiled: list[str] = []
+    cached: list[str] = []
+    up_to_date: list[str] = []
+    cpu_s = 0.0
+    for unit, job in jobs.items():
+        path = job.work_file(".stats.json")
+        if not path.exists():
+            up_to_date.append(unit.name)
+            continue
+        stats = json.loads(path.read_text(encoding="utf-8"))
+        (cached if stats["cached"] else compiled).append(unit.name)
+        cpu_s += 0.0 if stats["cached"] else stats["cpu_s"]
+    return compiled, cached, up_to_date, cpu_s
+
+
+def _write_manifests(
+    request: KernelRequest, plan: Mapping[Arch, tuple[Unit, ...]], compiler: str, ck: str
+) -> dict[str, Path]:
+    manifests = {}
+    for arch, units in plan.items():
+        directory = request.out / arch.gfx
+        wanted = {unit.object_name for unit in units}
+        for stale in directory.glob("*.co"):
+            if stale.name not in wanted:
+                stale.unlink()
+        manifest = make_manifest(directory, arch, request.profile, units, compiler, ck)
+        manifests[arch.gfx] = write_manifest(directory, manifest)
+    return manifests
+
+
+def build_kernels(
+    request: KernelRequest,
+    console: Console | None = None,
+    toolchain: Toolchain | None = None,
+    ck: CkSource | None = None,
+) -> KernelBuild:
+    """Build a request's kernels; finds the toolchain and CK's source unless they are given.
+
+    Raises:
+        BuildError, CkError: a bad request, no toolchain, no CK source, or a compile that failed.
+    """
+    console = console or Console()
+    started = time.monotonic()
+    plan = plan_request(request)
+    toolchain = toolchain or find_toolchain([arch.gfx for arch in request.archs])
+    ck = ck or choose_source(cache_root())
+    identity = compiler_identity(toolchain)
+    jobs = {
+        unit: make_job(arch, unit, request, toolchain, ck, identity) for arch, units in plan.items() for unit in units
+    }
+    work = request.out / WORK_NAME
+    _write_inputs(jobs, work)
+    job_count, reason = choose_jobs(list(jobs), available_cpus(), available_mib(), request.max_jobs)
+    kernels = sum(len(unit.specs) for unit in jobs)
+    console.print(
+        f"{kernels} kernels of profile {request.profile}, {ck.label}, {toolchain.clang_version}", style="bold"
+    )
+    console.print(f"{job_count} compiles at once, limited by {reason}")
+    run_ninja(work, jobs, job_count, console)
+    manifests = _write_manifests(request, plan, toolchain.clang_version, ck.label)
+    compiled, cached, up_to_date, cpu_s = _collect(jobs)
+    wall_s = time.monotonic() - started
+    return KernelBuild(manifests, kernels, tuple(compiled), tuple(cached), tuple(up_to_date), cpu_s, wall_s, job_count)

@@ -1,0 +1,76 @@
+"""What the user asked to build: GPUs, head dims and job limit, from options or the variables people know."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+from flash_attn_rocm.archs import Arch, load_archs
+from scripts.buildlib.errors import BadRequestError
+
+KFD_NODES = Path("/sys/class/kfd/kfd/topology/nodes")
+
+
+def split_list(text: str) -> list[str]:
+    """Items of a list separated by ';', ',' or spaces."""
+    return [item for item in re.split(r"[;,\s]+", text) if item]
+
+
+def native_gpus(nodes: Path = KFD_NODES) -> list[str]:
+    """gfx names of the GPUs in this machine, from the kernel driver's gfx_target_version (major, minor, stepping)."""
+    found = []
+    for properties in sorted(nodes.glob("*/properties")):
+        number = re.search(r"^gfx_target_version (\d+)$", properties.read_text(encoding="utf-8"), flags=re.MULTILINE)
+        if number and (version := int(number.group(1))):
+            found.append(f"gfx{version // 10000}{version // 100 % 100:x}{version % 100:x}")
+    return list(dict.fromkeys(found))
+
+
+def choose_archs(option: str | None, env: Mapping[str, str] = os.environ, nodes: Path = KFD_NODES) -> tuple[Arch, ...]:
+    """The GPUs to build for: the option, else GPU_ARCHS, else every known one; `native` means this machine's.
+
+    Raises:
+        BadRequestError: an unknown GPU, or `native` without an AMD GPU.
+    """
+    text = option if option is not None else env.get("GPU_ARCHS", "")
+    names = split_list(text)
+    known = load_archs()
+    if "native" in names:
+        gpus = native_gpus(nodes)
+        if not gpus:
+            hint = "`native` means the GPU in this machine, and the kernel driver (KFD) reports none here."
+            raise BadRequestError("GPU_ARCHS", text, known, hint)
+        names = [gpu for name in names for gpu in (gpus if name == "native" else [name])]
+    for name in names:
+        if name not in known:
+            raise BadRequestError("GPU_ARCHS", name, ["native", *known], "Separate several with ';' or ','.")
+    return tuple(known[name] for name in dict.fromkeys(names or known))
+
+
+def choose_hdims(option: str | None, env: Mapping[str, str] = os.environ) -> tuple[int, ...] | None:
+    """The head dims to build: the option, else OPT_DIM, else None (all of the profile).
+
+    Raises:
+        BadRequestError: not a list of numbers.
+    """
+    text = option if option is not None else env.get("OPT_DIM", "")
+    items = split_list(text)
+    if bad := [item for item in items if not item.isdigit()]:
+        raise BadRequestError("OPT_DIM", bad[0], "head dims such as 64;128")
+    return tuple(sorted({int(item) for item in items})) or None
+
+
+def choose_max_jobs(option: str | None, env: Mapping[str, str] = os.environ) -> int | None:
+    """The most compiles at once: the option, else MAX_JOBS, else None (no limit besides memory and cores).
+
+    Raises:
+        BadRequestError: not a positive number.
+    """
+    text = option if option is not None else env.get("MAX_JOBS", "")
+    if not text:
+        return None
+    if not text.isdigit() or int(text) < 1:
+        raise BadRequestError("MAX_JOBS", text, "a whole number from 1 up")
+    return int(text)

@@ -1,0 +1,77 @@
+"""Compile kernels: the code objects and kernels.json of each GPU.
+
+Variables: GPU_ARCHS (GPUs, or native), OPT_DIM (head dims), MAX_JOBS (compiles at once), CK_ROOT (another CK tree),
+ROCM_PATH (another ROCm). Options win over variables.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from rich.console import Console
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path[:0] = [str(ROOT), str(ROOT / "src")]
+
+from ck.errors import CkError  # noqa: E402
+from scripts.buildlib.errors import BuildError  # noqa: E402
+from scripts.buildlib.jobs import available_cpus, available_mib, choose_jobs  # noqa: E402
+from scripts.buildlib.kernel_tables import make_plan_table, make_report_table  # noqa: E402
+from scripts.buildlib.kernels import KernelRequest, build_kernels, plan_request  # noqa: E402
+from scripts.buildlib.request import choose_archs, choose_hdims, choose_max_jobs  # noqa: E402
+
+DEFAULT_PROFILE = "smoke"
+DEFAULT_OUT = ROOT / "build" / "kernels"
+
+
+def parse_options(arguments: list[str]) -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--profile", default=DEFAULT_PROFILE, help="row set of ck/variants.toml (default: %(default)s)")
+    parser.add_argument("--arch", help="GPUs, separated by ';' or ',' (default: GPU_ARCHS, else all)")
+    parser.add_argument("--hdim", help="head dims (default: OPT_DIM, else all of the profile)")
+    parser.add_argument("--jobs", help="most compiles at once (default: MAX_JOBS, else by cores and memory)")
+    parser.add_argument("--out", type=Path, default=DEFAULT_OUT, help="where to (default: build/kernels)")
+    parser.add_argument("--dry-run", action="store_true", help="print the plan with its cost and stop")
+    parser.add_argument("--report", action="store_true", help="print registers, spills and sizes of what is built")
+    return parser.parse_args(arguments)
+
+
+def run(options: argparse.Namespace, console: Console) -> None:
+    """Do what the command line asks for."""
+    request = KernelRequest(
+        profile=options.profile,
+        archs=choose_archs(options.arch),
+        out=options.out.absolute(),
+        hdims=choose_hdims(options.hdim),
+        max_jobs=choose_max_jobs(options.jobs),
+    )
+    plan = plan_request(request)
+    if options.report:
+        console.print(make_report_table(request.out, [arch.gfx for arch in request.archs]))
+        return
+    if options.dry_run:
+        units = [unit for group in plan.values() for unit in group]
+        jobs, reason = choose_jobs(units, available_cpus(), available_mib(), request.max_jobs)
+        console.print(make_plan_table(plan, jobs))
+        console.print(f"{jobs} compiles at once, limited by {reason}")
+        return
+    build = build_kernels(request, console)
+    console.print(build.summary())
+    for path in build.manifests.values():
+        console.print(str(path), soft_wrap=True, highlight=False)
+
+
+def main(arguments: list[str]) -> int:
+    try:
+        run(parse_options(arguments), Console())
+    except (BuildError, CkError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return error.exit_code
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
