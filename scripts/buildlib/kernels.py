@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -11,7 +12,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import ninja
 from rich.console import Console
 
 from ck.manifest import make_manifest, write_manifest
@@ -140,13 +140,26 @@ def _raise_failure(jobs: Sequence[Job], messages: Sequence[str]) -> None:
     raise CompileError(job.unit, first_error(failure["output"], failure["code"]), failure["command"], log)
 
 
+def find_ninja() -> str:
+    """The ninja program: conda's package of it has no Python module, the wheel puts it beside Python.
+
+    Raises:
+        BuildError: there is none.
+    """
+    search = os.pathsep.join([os.environ.get("PATH", ""), str(Path(sys.executable).parent)])
+    found = shutil.which("ninja", path=search)
+    if found is None:
+        raise BuildError("ninja was not found on PATH; install it: pip install ninja, or apt-get install ninja-build")
+    return found
+
+
 def run_ninja(work: Path, jobs: Mapping[Unit, Job], job_count: int, console: Console) -> None:
     """Compile what is out of date.
 
     Raises:
         CompileError: with the first compile that failed.
     """
-    command = [str(Path(ninja.BIN_DIR) / "ninja"), "-C", str(work), "-j", str(job_count)]
+    command = [find_ninja(), "-C", str(work), "-j", str(job_count)]
     estimate = Estimate({unit.name: estimate_cpu_s(unit) for unit in jobs}, job_count)
     kernels = {unit.name: len(unit.specs) for unit in jobs}
     works = {unit.name: Path(job.work) for unit, job in jobs.items()}

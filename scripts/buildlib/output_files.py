@@ -1,0 +1,83 @@
+"""What a package's build script runs: compile one output's files and put them into its prefix."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+from scripts.buildlib.commands import run_command
+from scripts.buildlib.errors import BuildError
+
+FILE_STAGES = ("kernels", "host", "emulator")
+ROOT = Path(__file__).resolve().parent.parent.parent
+
+
+def _kernels(prefix: Path, arch: str | None, profile: str) -> None:
+    # Each stage imports only what its own output's build environment holds.
+    from scripts.buildlib.kernels import KernelRequest, build_kernels
+    from scripts.buildlib.request import choose_archs, choose_hdims, choose_max_jobs
+
+    out = ROOT / "build" / "kernels"
+    archs = choose_archs(arch)
+    built = build_kernels(KernelRequest(profile, archs, out, choose_hdims(None), choose_max_jobs(None)))
+    print(built.summary())
+    for gfx, manifest in built.manifests.items():
+        target = prefix / "share" / "flash_attn_rocm" / gfx
+        target.mkdir(parents=True, exist_ok=True)
+        for file in (manifest, *sorted(manifest.parent.glob("*.co"))):
+            shutil.copyfile(file, target / file.name)
+
+
+def _host(prefix: Path) -> None:
+    from scripts.buildlib.host import build_host
+
+    site_packages = Path(os.environ["SP_DIR"])
+    # conda-forge's libtorch puts the libraries into lib, the wheels keep them inside the package.
+    torch_libs = [site_packages / "torch" / "lib", prefix / "lib"]
+    torch_include = site_packages / "torch" / "include"
+    package = ROOT / "src" / "flash_attn_rocm"
+    build_host(
+        cxx=find_cxx(),
+        torch_include=[torch_include, torch_include / "torch" / "csrc" / "api" / "include"],
+        torch_lib=next((path for path in torch_libs if (path / "libtorch_cpu.so").exists()), torch_libs[0]),
+        nlohmann_include=prefix / "include",
+        build_dir=ROOT / "build" / "host",
+        install_dir=package / "lib",
+    )
+    # --no-deps: what a package requires is the recipe's to say.
+    pip = [os.environ["PYTHON"], "-m", "pip", "install", "--no-deps", "--no-build-isolation", "--no-compile"]
+    run_command("installing the Python package", [*pip, ROOT])
+    for leftover in site_packages.glob("flash_attn_rocm-*.dist-info/direct_url.json"):
+        leftover.unlink()  # names the directory it was installed from
+
+
+def find_cxx() -> Path:
+    """The C++ compiler that the environment's activation chose.
+
+    Raises:
+        BuildError: CXX names none.
+    """
+    name = os.environ.get("CXX", "c++")
+    found = shutil.which(name)
+    if found is None:
+        raise BuildError(f"CXX is {name!r}, which is no program; install a C++20 compiler or set CXX to one")
+    return Path(found)
+
+
+def _emulator(prefix: Path) -> None:
+    raise NotImplementedError
+
+
+def build_files(stage: str, prefix: Path, arch: str | None, profile: str) -> None:
+    """Build the files of the output whose build script names this stage.
+
+    Raises:
+        BuildError: they do not build.
+    """
+    if stage == "kernels":
+        _kernels(prefix, arch, profile)
+    elif stage == "host":
+        _host(prefix)
+    else:
+        _emulator(prefix)

@@ -1,0 +1,206 @@
+"""Render the recipe and build its outputs with rattler-build, each only when something that goes into it changed."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import rattler_build
+
+from flash_attn_rocm.archs import Arch
+from scripts.buildlib.build_log import BuildLog
+from scripts.buildlib.errors import BuildError
+from scripts.buildlib.repack.archive import link_or_copy
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+RECIPE = ROOT / "recipe" / "recipe.yaml"
+VARIANTS = ROOT / "recipe" / "variants.yaml"
+PLATFORM = "linux-64"
+
+_EVERY_OUTPUT = ("LICENSE", "THIRD_PARTY_NOTICES.md", "recipe/build.sh", "recipe/recipe.yaml")
+_BUILD_SCRIPTS = ("scripts/build.py", "scripts/buildlib/*.py", "scripts/buildlib/toolchains/*.py")
+# Files that an output is built from, by the stage of scripts/build.py that its build script runs.
+# They are built in this order: the tests of each use those before it. The selector has no files.
+SOURCES: dict[str, tuple[str, ...]] = {
+    "kernels": (*_BUILD_SCRIPTS, "ck/**/*", "csrc/device/*", "src/flash_attn_rocm/archs/*"),
+    "selector": (),
+    "host": (*_BUILD_SCRIPTS, "csrc/**/*", "src/**/*", "pyproject.toml"),
+    "emulator": (*_BUILD_SCRIPTS, "emulator/**/*", "csrc/host/*", "src/flash_attn_rocm/archs/*"),
+}
+
+
+class PackageError(BuildError):
+    """A package did not build, or its tests failed."""
+
+
+@dataclass(frozen=True)
+class Places:
+    """Directories of a build: rattler-build's own, its logs, the finished packages, and the store of all builds."""
+
+    work: Path
+    logs: Path
+    dist: Path
+    store: Path
+
+
+@dataclass(frozen=True)
+class Output:
+    """One package that the recipe makes."""
+
+    name: str
+    version: str
+    build_string: str
+    subdir: str
+    stage: str
+    rendered: Any
+
+    @property
+    def file_name(self) -> str:
+        return f"{self.name}-{self.version}-{self.build_string}.conda"
+
+    @property
+    def spec(self) -> str:
+        """Matches exactly this package."""
+        return f"{self.name} =={self.version} {self.build_string}"
+
+    @property
+    def requirements(self) -> dict[str, list[str]]:
+        """Specs of its build, host, run and test environments."""
+        recipe = self.rendered.recipe.to_dict()
+        found: dict[str, list[str]] = {}
+        for kind, specs in recipe.get("requirements", {}).items():
+            found[kind] = [spec if isinstance(spec, str) else json.dumps(spec) for spec in specs]
+        for test in recipe.get("tests", ()):
+            found.setdefault("test", []).extend(test.get("requirements", {}).get("run", ()))
+        return found
+
+
+def variant_choices(archs: Sequence[Arch], settings: Mapping[str, str]) -> Iterator[dict[str, str]]:
+    """Combinations of recipe/variants.yaml for these GPUs, with some keys set otherwise."""
+    wanted = {arch.gfx for arch in archs}
+    for combination in rattler_build.VariantConfig.from_file(VARIANTS).combinations():
+        if combination["gfx"] in wanted:
+            yield {**combination, **settings}
+
+
+def render_outputs(choices: Iterable[dict[str, str]], platform: str = PLATFORM) -> list[Output]:
+    """The recipe's packages in the order they must be built, each once.
+
+    One combination at a time: rattler-build 0.73 otherwise resolves pin_subpackage of every variant to the last.
+    """
+    recipe = rattler_build.Stage0Recipe.from_file(RECIPE)
+    config = rattler_build.RenderConfig(platform=rattler_build.PlatformConfig(target_platform=platform))
+    outputs: dict[str, Output] = {}
+    for choice in choices:
+        variants = rattler_build.VariantConfig({key: [value] for key, value in choice.items()})
+        for rendered in recipe.render(variants, config):
+            table = rendered.recipe.to_dict()
+            build = table["build"]
+            output = Output(
+                name=rendered.recipe.package.name,
+                version=str(rendered.recipe.package.version),
+                build_string=rendered.recipe.build.string,
+                subdir="noarch" if build.get("noarch") else platform,
+                stage=build["script"]["env"]["FA_STAGE"] if build.get("script") else "selector",
+                rendered=rendered,
+            )
+            outputs.setdefault(output.file_name, output)
+    return sorted(outputs.values(), key=lambda output: list(SOURCES).index(output.stage))
+
+
+def needed_names(outputs: Iterable[Output]) -> set[str]:
+    """Names of the packages that the outputs require from channels."""
+    outputs = list(outputs)
+    own = {output.name for output in outputs}
+    specs = [
+        spec
+        for output in outputs
+        for kind, listed in output.requirements.items()
+        if kind != "run_constraints"
+        for spec in listed
+    ]
+    return {spec.split()[0] for spec in specs} - own
+
+
+def _digest_sources(stage: str) -> str:
+    total = hashlib.sha256()
+    for pattern in (*_EVERY_OUTPUT, *SOURCES[stage]):
+        for path in sorted(ROOT.glob(pattern)):
+            if path.is_file() and "__pycache__" not in path.parts:
+                total.update(f"{path.relative_to(ROOT)}\n".encode())
+                total.update(hashlib.sha256(path.read_bytes()).digest())
+    return total.hexdigest()
+
+
+def output_keys(outputs: Sequence[Output], channel_names: Sequence[str]) -> dict[str, str]:
+    """Content key per output: its sources, its variant, the channels' contents, and the outputs built before it.
+
+    An output's tests run those before it, so a change of one tests the later ones again.
+    """
+    keys: dict[str, str] = {}
+    for output in outputs:
+        variant = {key: value for key, value in output.rendered.variant.items() if key != "build_cache"}
+        parts = [output.file_name, json.dumps(variant, sort_keys=True), _digest_sources(output.stage)]
+        parts += [*channel_names, *keys.values()]
+        keys[output.file_name] = hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
+    return keys
+
+
+def build_output(
+    output: Output, key: str, channels: Sequence[str], places: Places, report: Callable[[str], None]
+) -> bool:
+    """Put the package into `dist`; True if it had to be built (and passed its tests), False if the store had it.
+
+    Raises:
+        PackageError: it did not build, or its tests failed.
+    """
+    built = places.work / output.subdir / output.file_name
+    stored = places.store / key / output.file_name
+    fresh = not stored.exists()
+    if fresh:
+        built.unlink(missing_ok=True)
+        _run_rattler_build(output, channels, places, report)
+        if not built.exists():
+            raise PackageError(f"rattler-build did not make {built}")
+        link_or_copy(built, stored)
+    # The work directory is a channel of its own while the later outputs are built and tested.
+    for target in (built, places.dist / output.subdir / output.file_name):
+        if not target.exists() or target.read_bytes() != stored.read_bytes():
+            target.unlink(missing_ok=True)
+            link_or_copy(stored, target)
+    return fresh
+
+
+def _run_rattler_build(output: Output, channels: Sequence[str], places: Places, report: Callable[[str], None]) -> None:
+    log = BuildLog(places.logs / f"{output.name}.log", report)
+    tools = rattler_build.ToolConfiguration(test_strategy="native", channel_priority="disabled", use_sharded=False)
+    try:
+        # Without the rendered recipe in the package: it would hold the path of the object cache.
+        output.rendered.run_build(
+            tool_config=tools,
+            output_dir=places.work,
+            channels=list(channels),
+            no_include_recipe=True,
+            progress_callback=log,
+        )
+    except Exception as error:  # rattler-build's errors have no base class of their own
+        raise PackageError(
+            f"building {output.name} failed: {error}\n\n{log.first_error()}\n\nAll output: {log.path}"
+        ) from error
+    finally:
+        log.close()
+
+
+def clear_others(places: Places, outputs: Iterable[Output]) -> None:
+    """Remove packages of earlier builds, so that no test or installation picks one of those."""
+    kept = {output.file_name for output in outputs}
+    for folder in (places.dist, places.work):
+        for path in folder.glob("*/*.conda"):
+            if path.name not in kept:
+                path.unlink()
+    shutil.rmtree(places.work / "bld", ignore_errors=True)

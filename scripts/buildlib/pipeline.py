@@ -1,0 +1,233 @@
+"""The stages of `./pixiw run build`, each timed, and the summary at the end."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from ck.errors import CkError
+from ck.source import CkSource, choose_source
+from flash_attn_rocm.archs import Arch
+from scripts.buildlib import channel as local_channel
+from scripts.buildlib import packages as conda_packages
+from scripts.buildlib.cache_root import cache_root
+from scripts.buildlib.errors import BuildError
+from scripts.buildlib.install import install_packages
+from scripts.buildlib.kernels import KernelRequest, build_kernels
+from scripts.buildlib.request import choose_archs, choose_hdims, choose_max_jobs, native_gpus
+from scripts.buildlib.toolchain import Toolchain, find_toolchain
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+DIST = ROOT / "dist"
+ENVIRONMENT = ROOT / "build" / "env"
+# What a person downloads besides pytorch to run attention on one GPU: the main package and that GPU's smoke kernels.
+SIZE_LIMIT_MB = 5.0
+
+
+class StageError(BuildError):
+    """A stage failed; names it."""
+
+    def __init__(self, stage: str, error: BuildError | CkError) -> None:
+        self.exit_code = error.exit_code
+        super().__init__(f"stage {stage}: {error}")
+
+
+@dataclass
+class Pipeline:
+    """What the stages hand to those after them."""
+
+    archs: tuple[Arch, ...]
+    profile: str
+    channels: list[str]
+    console: Console
+    cache: Path
+    toolchain: Toolchain | None = None
+    ck: CkSource | None = None
+    outputs: list[conda_packages.Output] = field(default_factory=list)
+    keys: dict[str, str] = field(default_factory=dict)
+    rows: list[tuple[str, float, str]] = field(default_factory=list)
+
+    @contextlib.contextmanager
+    def stage(self, name: str) -> Iterator[Callable[[str], None]]:
+        """Time a stage and show what it is at; its last note is what the summary says."""
+        started = time.monotonic()
+        notes: list[str] = []
+        with self.console.status(name) as status:
+
+            def report(text: str) -> None:
+                notes.append(text)
+                status.update(f"{name}: {escape(text[:120])}")
+
+            yield report
+        self.finish(name, time.monotonic() - started, notes[-1] if notes else "")
+
+    def finish(self, name: str, seconds: float, note: str) -> None:
+        """Note that a stage is done."""
+        self.rows.append((name, seconds, note))
+        self.say(f"{name}: {note} ({seconds:.1f} s)")
+
+    def say(self, text: str) -> None:
+        """Print one line as it is."""
+        self.console.print(text, highlight=False, markup=False, soft_wrap=True)
+
+
+def find_tools(work: Pipeline) -> None:
+    """Stage: the compiler."""
+    with work.stage("toolchain") as report:
+        work.toolchain = find_toolchain([arch.gfx for arch in work.archs])
+        report(f"{work.toolchain.clang_version}, HIP {work.toolchain.hip_version} ({work.toolchain.origin})")
+
+
+def fetch_ck(work: Pipeline) -> None:
+    """Stage: Composable Kernel's source."""
+    with work.stage("ck") as report:
+        work.ck = choose_source(work.cache)
+        report(f"{work.ck.label} ({work.ck.why})")
+
+
+def compile_kernels(work: Pipeline) -> None:
+    """Stage: every code object, into the cache that the recipe's isolated build takes them from."""
+    out = ROOT / "build" / "kernels"
+    request = KernelRequest(work.profile, work.archs, out, choose_hdims(None), choose_max_jobs(None))
+    started = time.monotonic()
+    # Without a status line: the compiles have a progress line of their own.
+    built = build_kernels(request, work.console, work.toolchain, work.ck)
+    work.finish("kernels", time.monotonic() - started, built.summary())
+
+
+def make_local_channel(work: Pipeline) -> None:
+    """Stage: the packages that the recipe's outputs need."""
+    assert work.toolchain
+    with work.stage("channel") as report:
+        settings = {"profile": work.profile, "opt_dim": ";".join(map(str, choose_hdims(None) or ()))}
+        choices = conda_packages.variant_choices(work.archs, {**settings, "build_cache": str(work.cache)})
+        work.outputs = conda_packages.render_outputs(choices)
+        if work.channels:
+            plans = local_channel.plan_compiler_channel(work.toolchain)
+        else:
+            plans = local_channel.plan_channel(conda_packages.needed_names(work.outputs), work.toolchain)
+        directory = local_channel.make_channel(plans, work.cache / "conda", report)
+        work.channels.insert(0, f"file://{directory}")
+        report(f"{len(plans)} packages repacked in {directory}")
+
+
+def build_packages(work: Pipeline) -> None:
+    """Stage: every output of the recipe that changed."""
+    with work.stage("packages") as report:
+        places = conda_packages.Places(
+            ROOT / "build" / "conda", ROOT / "build" / "logs", DIST, work.cache / "conda" / "outputs"
+        )
+        conda_packages.clear_others(places, work.outputs)
+        work.keys = conda_packages.output_keys(work.outputs, work.channels)
+        built = []
+        for output in work.outputs:
+            started = time.monotonic()
+            report(output.name)
+            key = work.keys[output.file_name]
+            if conda_packages.build_output(output, key, work.channels, places, report):
+                built.append(output.name)
+                seconds = time.monotonic() - started
+                work.say(f"  {output.name} {output.version} built and tested ({seconds:.1f} s)")
+        report(f"{len(built)} built, {len(work.outputs) - len(built)} unchanged")
+
+
+def install_environment(work: Pipeline) -> None:
+    """Stage: build/env."""
+    with work.stage("install") as report:
+        changed = install_packages(
+            DIST,
+            work.channels,
+            [output.spec for output in work.outputs],
+            list(work.keys.values()),
+            ENVIRONMENT,
+            Path(os.environ["RATTLER_CACHE_DIR"]) / "pkgs",
+        )
+        report(f"{ENVIRONMENT} {'installed' if changed else 'unchanged'}")
+
+
+def verify_environment(work: Pipeline) -> None:
+    """Stage: the installed program, on the GPU in the machine, else on the emulated one."""
+    command = [str(ENVIRONMENT / "bin" / "flash-attn-rocm"), "verify"]
+    native = set(native_gpus())
+    for arch in work.archs:
+        run = command if arch.gfx in native else [*command, "--emulate", arch.gfx]
+        with work.stage(f"verify {arch.gfx}") as report:
+            work.say(f"$ {' '.join(run)}")
+            if code := subprocess.call(run):
+                raise BuildError(f"`{' '.join(run)}` ended with exit code {code}")
+            report("passed" if arch.gfx in native else "passed on the emulated GPU")
+
+
+def check_sizes(work: Pipeline) -> None:
+    """Print the size of every package and fail if the download of main and smoke kernels is over the limit.
+
+    Raises:
+        BuildError: it is.
+    """
+    table = Table(title="Packages", title_justify="left")
+    table.add_column("file")
+    table.add_column("kB", justify="right")
+    sizes = {}
+    for output in work.outputs:
+        path = DIST / output.subdir / output.file_name
+        sizes[output.name] = path.stat().st_size / 1e6
+        table.add_row(str(path.relative_to(ROOT)), f"{sizes[output.name] * 1000:.0f}")
+    work.console.print(table)
+    if work.profile != "smoke":
+        return
+    for arch in work.archs:
+        total = sizes["flash-attn-rocm"] + sizes[f"flash-attn-rocm-kernels-{arch.gfx}"]
+        if total > SIZE_LIMIT_MB:
+            raise BuildError(f"main and smoke kernels of {arch.gfx} are {total:.2f} MB; allowed: {SIZE_LIMIT_MB} MB")
+
+
+def print_times(work: Pipeline) -> None:
+    """The summary table."""
+    table = Table(title="Stages", title_justify="left")
+    table.add_column("stage")
+    table.add_column("seconds", justify="right")
+    table.add_column("what")
+    for name, seconds, note in work.rows:
+        table.add_row(name, f"{seconds:.1f}", escape(note))
+    table.add_row("total", f"{sum(seconds for _, seconds, _ in work.rows):.1f}", "")
+    work.console.print(table)
+
+
+# In the order of scripts/build.py's --stage.
+_STAGES: dict[str, tuple[Callable[[Pipeline], None], ...]] = {
+    "toolchain": (find_tools,),
+    "ck": (fetch_ck,),
+    "kernels": (compile_kernels,),
+    "channel": (make_local_channel,),
+    "packages": (build_packages, check_sizes),
+    "install": (install_environment,),
+    "verify": (verify_environment,),
+}
+
+
+def run_pipeline(arch: str | None, profile: str, channels: Sequence[str], stages: Sequence[str]) -> None:
+    """Run these stages in order and print the summary.
+
+    Raises:
+        StageError: a stage failed.
+    """
+    cache = cache_root()
+    # rattler-build and py-rattler share unpacked packages, and link them from here into every environment.
+    os.environ.setdefault("RATTLER_CACHE_DIR", str(cache / "conda" / "rattler"))
+    work = Pipeline(choose_archs(arch), profile, list(channels), Console(), cache)
+    for stage in stages:
+        try:
+            for step in _STAGES[stage]:
+                step(work)
+        except (BuildError, CkError) as error:
+            raise StageError(stage, error) from error
+    print_times(work)

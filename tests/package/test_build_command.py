@@ -1,0 +1,35 @@
+"""The command line of scripts/build.py: bad requests end with exit code 2 and say what is allowed."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def _build(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, str(ROOT / "scripts" / "build.py"), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--arch", "gfx0"], "'gfx0'; allowed: native, gfx1201"),
+        (["--profile", "tiny"], "invalid choice: 'tiny'"),
+        (["--stage", "host"], "--stage host without --into; allowed: toolchain"),
+        (["--stage", "verify", "--into", "/tmp/x"], "--stage verify with --into; allowed: kernels, host, emulator"),
+    ],
+)
+def test_bad_request(arguments: list[str], message: str) -> None:
+    done = _build(*arguments)
+    assert done.returncode == 2
+    assert message in done.stderr
+
+
+def test_failure_names_the_command_to_run_again() -> None:
+    assert "scripts/build.py --arch gfx0" in _build("--arch", "gfx0").stderr.splitlines()[-1]
