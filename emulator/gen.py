@@ -1,0 +1,347 @@
+"""Generates the emulator's handlers: instruction shapes + isa/<family>.toml -> handlers_<n>.cpp, and archs/*.toml -> devices.inc.
+
+usage: gen.py --isa isa/gfx12.toml --shapes shapes.txt [--archs DIR] --out DIR --parts N
+
+A shape is one line of fa-emu-shapes: mnemonic, operand kinds, modifiers, a tab, and an example instruction.
+Every shape must have a row in the table; all that have none are listed and the exit code is 1.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+SECTIONS = {"family", "vector", "compare", "scalar", "special", "ignore", "trap"}
+ROW_KEYS = {
+    "vector": {"fn", "dst", "src", "vcc", "scalar", "mix"},
+    "compare": {"fn", "src"},
+    "scalar": {"fn", "dst", "src", "scc"},
+    "special": {"fn", "types", "returns", "args"},
+}
+VECTOR_TYPES = {"u32": "U32", "s32": "S32", "f32": "F32", "u64": "U64", "s64": "S64", "f64": "F64"}
+SCALAR_TYPES = {"u32": "u32", "s32": "s32", "f32": "float", "u64": "u64", "s64": "s64"}
+FLOATS = {"f32", "f64", "f16", "f16hi"}
+# How the loader turns a constant operand into bits, per operand type (machine/program.cpp).
+CONSTANT_CODES = {"u32": "i", "s32": "i", "f32": "i", "mask": "i", "b32": "i", "u64": "Q", "s64": "q", "f64": "d", "b64": "Q"}
+CONSTANT_CODES |= {"f16": "h", "b16": "h", "dst": "D", "none": "-", "smem_offset": "o", "label": "L"}
+
+
+class ShapeError(Exception):
+    """A shape that the table cannot express; the text says why."""
+
+
+@dataclass(frozen=True)
+class Operand:
+    """One operand of a shape: `kind` is v, u, x, off or a text; `half` is l or h for 16-bit halves."""
+
+    kind: str
+    half: str
+    neg: bool
+    absolute: bool
+
+
+@dataclass(frozen=True)
+class Shape:
+    key: str
+    example: str
+    mnemonic: str
+    operands: tuple[Operand, ...]
+    modifiers: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Code:
+    """What a shape becomes: statements of its handler (None: nothing to do) and the loader's constant codes."""
+
+    body: tuple[str, ...] | None
+    codes: str
+
+
+def parse_operand(text: str) -> Operand:
+    neg, text = text.startswith("-"), text.removeprefix("-")
+    absolute, text = text.startswith("|"), text.removeprefix("|")
+    kind, dot, half = text.partition(".")
+    return Operand(kind, half if dot else "", neg, absolute)
+
+
+def parse_shape(line: str) -> Shape:
+    key, _, example = line.partition("\t")
+    mnemonic, _, rest = key.partition(" ")
+    operand_text, _, modifier_text = rest.partition(" ")
+    operands = tuple(parse_operand(part) for part in operand_text.split(",") if part)
+    modifiers = dict((word.partition(":")[0], word.partition(":")[2]) for word in modifier_text.split())
+    return Shape(key, example, mnemonic, operands, modifiers)
+
+
+def load_table(path: Path) -> dict[str, Any]:
+    table = tomllib.loads(path.read_text())
+    if unknown := set(table) - SECTIONS:
+        raise SystemExit(f"{path}: unknown sections {sorted(unknown)}; known: {sorted(SECTIONS)}")
+    for section, keys in ROW_KEYS.items():
+        for name, row in table[section].items():
+            if unknown := set(row) - keys:
+                raise SystemExit(f"{path}: [{section}] {name}: unknown keys {sorted(unknown)}; known: {sorted(keys)}")
+    return table
+
+
+def apply_modifiers(value: str, operand: Operand, type_name: str) -> str:
+    if not (operand.neg or operand.absolute):
+        return value
+    if type_name not in FLOATS:
+        raise ShapeError(f"neg or abs on an operand of type {type_name}")
+    if operand.absolute:
+        value = f"absolute({value})"
+    return f"negate({value})" if operand.neg else value
+
+
+def vector_source(index: int, operand: Operand, type_name: str, as_scalar: bool) -> str:
+    """C++ expression of a lane-wise source operand."""
+    slot = f"op->r[{index}]"
+    vgpr = operand.kind == "v"
+    if operand.kind not in ("v", "u", "x"):
+        raise ShapeError(f"operand {index} is {operand.kind!r}, expected a register or a constant")
+    if type_name == "mask":
+        return f"mask_in(w, {slot})"
+    if type_name in ("f16", "b16"):
+        high = "true" if operand.half == "h" else "false"
+        raw = f"half_in(w, {slot}, {high})" if vgpr else f"U32(w->s[{slot}] & 0xFFFF)"
+        return apply_modifiers(f"widen_f16({raw})" if type_name == "f16" else raw, operand, type_name)
+    if operand.half:
+        raise ShapeError(f"operand {index} names a half, but its type is {type_name}")
+    if as_scalar and not vgpr:
+        return f"scalar_in<{SCALAR_TYPES[type_name]}>(w, {slot})"
+    cpp = VECTOR_TYPES[type_name]
+    return apply_modifiers(f"{'vector_in' if vgpr else 'splat_in'}<{cpp}>(w, {slot})", operand, type_name)
+
+
+def mix_types(shape: Shape, sources: Sequence[Operand]) -> list[tuple[str, Operand]]:
+    """Types of V_FMA_MIX sources: op_sel_hi says f16, op_sel which half."""
+    def flags(name: str) -> list[bool]:
+        text = shape.modifiers.get(name, "[0,0,0]")
+        return [digit == "1" for digit in re.findall(r"[01]", text)]
+
+    result = []
+    for operand, is_half, is_high in zip(sources, flags("op_sel_hi"), flags("op_sel"), strict=False):
+        half = "h" if is_high else "l"
+        result.append(("f16", Operand(operand.kind, half, operand.neg, operand.absolute)) if is_half else ("f32", operand))
+    return result
+
+
+def result_modifiers(value: str, shape: Shape, type_name: str, handled: set[str]) -> str:
+    for name, text in shape.modifiers.items():
+        if name in handled:
+            continue
+        if type_name in FLOATS and name == "clamp":
+            value = f"clamp({value})"
+        elif type_name == "f32" and (name, text) in (("mul", "2"), ("mul", "4"), ("div", "2")):
+            value = f"{value} * F32({text if name == 'mul' else '0.5'})"
+        else:
+            raise ShapeError(f"modifier {name}:{text} is not emulated for this instruction")
+    return value
+
+
+def vector_result(operand: Operand, type_name: str, value: str) -> str:
+    if operand.kind != "v":
+        raise ShapeError(f"destination is {operand.kind!r}, expected a VGPR")
+    if type_name in ("f16", "f16hi", "b16"):
+        high = "true" if operand.half == "h" or type_name == "f16hi" else "false"
+        raw = value if type_name == "b16" else f"narrow_f16({value})"
+        return f"half_out(w, op->r[0], {high}, {raw});"
+    return f"vector_out(w, op->r[0], {value});"
+
+
+def vector_code(shape: Shape, row: Mapping[str, Any]) -> Code:
+    dst_types, src_types = row["dst"].split(), row["src"].split()
+    reads_old = src_types[0] == "old"
+    src_types = src_types[1:] if reads_old else src_types
+    if len(shape.operands) != len(dst_types) + len(src_types):
+        raise ShapeError(f"{len(shape.operands)} operands, the row has {len(dst_types) + len(src_types)}")
+    sources = shape.operands[len(dst_types):]
+    typed = list(zip(src_types, sources, strict=True))
+    if row.get("mix"):
+        typed = mix_types(shape, sources)
+    first = len(dst_types)
+    values = [
+        vector_source(first + i, operand, type_name, i in row.get("scalar", []))
+        for i, (type_name, operand) in enumerate(typed)
+    ]
+    if reads_old:
+        values.append(f"vector_in<{VECTOR_TYPES[dst_types[0]]}>(w, op->r[0])")
+    if row.get("vcc"):
+        values.append("mask_in(w, kVcc)")
+    handled = {"op_sel", "op_sel_hi"} if row.get("mix") else set()
+    body = []
+    if first == 2:
+        body.append("S32 lanes{};")
+        values.append("lanes")
+    call = result_modifiers(f"sem::{row['fn']}({', '.join(values)})", shape, dst_types[0], handled)
+    body.append(vector_result(shape.operands[0], dst_types[0], call))
+    if first == 2:
+        body.append("mask_out(w, op->r[1], lanes);")
+    return Code(tuple(body), "D" * first + "".join(CONSTANT_CODES[name] for name, _ in typed))
+
+
+def compare_code(shape: Shape, row: Mapping[str, Any], writes_exec: bool) -> Code:
+    types = row["src"].split()
+    first = 0 if writes_exec else 1
+    if len(shape.operands) != first + len(types):
+        raise ShapeError(f"{len(shape.operands)} operands, expected {first + len(types)}")
+    if shape.modifiers:
+        raise ShapeError(f"modifiers {dict(shape.modifiers)} are not emulated for compares")
+    values = [vector_source(first + i, shape.operands[first + i], name, False) for i, name in enumerate(types)]
+    call = f"sem::{row['fn']}({', '.join(values)})"
+    statement = f"w->set_exec(collect_mask({call}) & w->s[kExec]);" if writes_exec else f"mask_out(w, op->r[0], {call});"
+    return Code((statement,), "D" * first + "".join(CONSTANT_CODES[name] for name in types))
+
+
+def scalar_code(shape: Shape, row: Mapping[str, Any]) -> Code:
+    src_types = row["src"].split()
+    reads_old = src_types[0] == "old"
+    src_types = src_types[1:] if reads_old else src_types
+    first = 1 if row["dst"] else 0
+    if len(shape.operands) != first + len(src_types):
+        raise ShapeError(f"{len(shape.operands)} operands, the row has {first + len(src_types)}")
+    if any(operand.neg or operand.absolute or operand.kind not in ("u", "x") for operand in shape.operands):
+        raise ShapeError("operands of scalar instructions are registers or constants without modifiers")
+    if shape.modifiers:
+        raise ShapeError(f"modifiers {dict(shape.modifiers)} are not emulated for scalar instructions")
+    values = [f"scalar_in<{SCALAR_TYPES[name]}>(w, op->r[{first + i}])" for i, name in enumerate(src_types)]
+    if reads_old:
+        values.append(f"scalar_in<{SCALAR_TYPES[row['dst']]}>(w, op->r[0])")
+    if row.get("scc"):
+        values.append("w->scc")
+    call = f"sem::{row['fn']}({', '.join(values)})"
+    if first == 0:
+        statement = f"{call};"
+    elif shape.operands[0].kind == "x":
+        statement = f"w->set_exec(u32({call}));"
+    else:
+        statement = f"scalar_out<{SCALAR_TYPES[row['dst']]}>(w, op->r[0], {call});"
+    return Code((statement,), "D" * first + "".join(CONSTANT_CODES[name] for name in src_types))
+
+
+def special_code(shape: Shape, row: Mapping[str, Any]) -> Code:
+    types = row["types"].split()
+    if len(shape.operands) != len(types):
+        raise ShapeError(f"{len(shape.operands)} operands, the row has {len(types)}")
+    if any(operand.neg or operand.absolute or operand.half for operand in shape.operands):
+        raise ShapeError("operand modifiers and halves are not emulated for this instruction")
+    if unknown := set(shape.modifiers) - {"offen", "idxen"}:
+        raise ShapeError(f"modifiers {sorted(unknown)} are not emulated for this instruction")
+    kinds = ", ".join(f"'{'-' if operand.kind == 'off' else operand.kind[0]}'" for operand in shape.operands)
+    flags = ", ".join(str(name in shape.modifiers).lower() for name in ("offen", "idxen"))
+    arguments = f"Form{{{{{kinds}}}, {flags}}}" + (f", {row['args']}" if "args" in row else "")
+    arguments = re.sub(r"\b(ExecOp|Condition|Half|Fill)::", r"sem::\1::", arguments)
+    call = f"sem::{row['fn']}<{arguments}>(w, op)"
+    statements = {
+        "void": (f"{call};",),
+        "bool": (f"if (!{call}) return nullptr;",),
+        "op": (f"op = {call};", "if (op == nullptr) return nullptr;", "--op;"),
+    }
+    return Code(statements[row["returns"]], "".join(CONSTANT_CODES[name] for name in types))
+
+
+def code_of(shape: Shape, table: Mapping[str, Any]) -> Code:
+    name = shape.mnemonic
+    if name in table["vector"]:
+        return vector_code(shape, table["vector"][name])
+    if name in table["compare"]:
+        return compare_code(shape, table["compare"][name], writes_exec=False)
+    if name.startswith("v_cmpx_") and (plain := "v_cmp_" + name.removeprefix("v_cmpx_")) in table["compare"]:
+        return compare_code(shape, table["compare"][plain], writes_exec=True)
+    if name in table["scalar"]:
+        return scalar_code(shape, table["scalar"][name])
+    if name in table["special"]:
+        return special_code(shape, table["special"][name])
+    if name in table["ignore"]["names"] or shape.key in table["ignore"]["shapes"]:
+        return Code(None, "")
+    if name in table["trap"]["names"]:
+        return Code(("return sem::trap<Form{}>(w, op);",), "")
+    raise ShapeError("no row for this instruction")
+
+
+def render_handlers(codes: Sequence[tuple[Shape, Code]], family: str, part: int) -> str:
+    lines = [f"// Handlers of {family} instruction shapes, part {part}. Generated by emulator/gen.py.", '#include "machine/handler.hpp"', ""]
+    lines += ["namespace emu {", "namespace {", ""]
+    rows = []
+    for number, (shape, code) in enumerate(codes):
+        literal = shape.key.replace("\\", "\\\\").replace('"', '\\"')
+        if code.body is None:
+            rows.append(f'    {{"{literal}", nullptr, "{code.codes}"}},')
+            continue
+        rows.append(f'    {{"{literal}", h{number}, "{code.codes}"}},')
+        lines.append(f"const Op* h{number}(Wave* w, const Op* op) {{  // {shape.key}")
+        lines += [f"  {statement}" for statement in code.body]
+        lines += [] if code.body[-1].startswith("return") else ["  NEXT;"]
+        lines.append("}")
+    lines += ["", "const ShapeRow kRows[] = {", *rows, "};", "", "}  // namespace", ""]
+    lines.append(f"void add_{family}_shapes_{part}(std::vector<ShapeRow>& rows) {{ rows.insert(rows.end(), std::begin(kRows), std::end(kRows)); }}")
+    return "\n".join([*lines, "", "}  // namespace emu", ""])
+
+
+def render_registry(family: str, parts: int) -> str:
+    declarations = "\n".join(f"void add_{family}_shapes_{i}(std::vector<ShapeRow>& rows);" for i in range(parts))
+    calls = "\n".join(f"  add_{family}_shapes_{i}(rows);" for i in range(parts))
+    return (
+        "// All shapes built into the library, per family. Generated by emulator/gen.py.\n"
+        '#include "machine/shape_table.hpp"\n\nnamespace emu {\n\n'
+        f"{declarations}\n\nstd::vector<ShapeRow> shapes_of_{family}() {{\n  std::vector<ShapeRow> rows;\n{calls}\n  return rows;\n}}\n\n"
+        "}  // namespace emu\n"
+    )
+
+
+def render_devices(directory: Path) -> str:
+    rows = []
+    for path in sorted(directory.glob("gfx*.toml")):
+        arch = tomllib.loads(path.read_text())
+        rows.append(
+            f'{{"{arch["gfx"]}", "{arch["family"]}", "{arch["products"][0]}", {arch["wave_size"]}, '
+            f"{arch['lds_kib']} * 1024, {arch['compute_units']}, {arch['llc_mib']} * 1024 * 1024}},"
+        )
+    return "// Emulated devices. Generated by emulator/gen.py from archs/*.toml.\n" + "\n".join(rows) + "\n"
+
+
+def write_if_changed(path: Path, text: str) -> None:
+    if not path.exists() or path.read_text() != text:
+        path.write_text(text)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--isa", type=Path, required=True)
+    parser.add_argument("--shapes", type=Path, required=True)
+    parser.add_argument("--archs", type=Path, required=True)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--parts", type=int, required=True, help="number of handler files, compiled in parallel")
+    options = parser.parse_args()
+    table = load_table(options.isa)
+    family = table["family"]
+    codes: list[tuple[Shape, Code]] = []
+    failures = []
+    for line in options.shapes.read_text().splitlines():
+        shape = parse_shape(line)
+        try:
+            codes.append((shape, code_of(shape, table)))
+        except ShapeError as error:
+            failures.append(f"  {shape.key}: {error}\n    for example: {shape.example}")
+    if failures:
+        print(f"gen.py: {len(failures)} of {len(codes) + len(failures)} shapes cannot be emulated:", file=sys.stderr)
+        print("\n".join(failures), file=sys.stderr)
+        print(f"Add a row to {options.isa} and, where needed, a function in semantics/ (README, \"Add an instruction\").", file=sys.stderr)
+        return 1
+    options.out.mkdir(parents=True, exist_ok=True)
+    for part in range(options.parts):
+        write_if_changed(options.out / f"handlers_{part}.cpp", render_handlers(codes[part :: options.parts], family, part))
+    write_if_changed(options.out / "registry.cpp", render_registry(family, options.parts))
+    write_if_changed(options.out / "devices.inc", render_devices(options.archs))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,171 @@
+// Loading code objects and launching their kernels.
+#include <dlfcn.h>
+#include <elf.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <stdexcept>
+
+#include "decode/disassembler.hpp"
+#include "hip/runtime.hpp"
+
+namespace emu::hip {
+namespace {
+
+constexpr std::uint64_t kDefaultInstructionLimit = 2'000'000'000;  // per wave: about two minutes
+constexpr std::uint64_t kLargestFile = std::uint64_t(1) << 30;
+
+// Copies memory that may not be readable (hipModuleLoadData gets no size, so a truncated image cannot be told from its pointer).
+bool copy_checked(void* target, const void* source, std::size_t bytes) {
+  if (bytes == 0) return true;
+  const iovec to{target, bytes}, from{const_cast<void*>(source), bytes};
+  const ssize_t copied = process_vm_readv(getpid(), &to, 1, &from, 1, 0);
+  if (copied == static_cast<ssize_t>(bytes)) return true;
+  if (copied >= 0 || errno == EFAULT) return false;
+  std::memcpy(target, source, bytes);  // the call itself is forbidden here (a sandbox)
+  return true;
+}
+
+template <class T>
+std::vector<T> copy_table(const void* image, std::uint64_t offset, unsigned count) {
+  std::vector<T> table(count);
+  if (offset > kLargestFile || !copy_checked(table.data(), static_cast<const char*>(image) + offset, count * sizeof(T)))
+    throw std::runtime_error("code object is truncated: its header tables cannot be read");
+  return table;
+}
+
+// The file that an ELF image at `image` is: its size follows from its headers.
+std::vector<std::uint8_t> copy_image(const void* image) {
+  const auto header = copy_table<Elf64_Ehdr>(image, 0, 1)[0];
+  if (std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 || header.e_ident[EI_CLASS] != ELFCLASS64)
+    throw std::runtime_error("not a code object: no 64-bit ELF header");
+  std::uint64_t size = sizeof header;
+  const auto extend = [&size](std::uint64_t offset, std::uint64_t bytes) {
+    if (offset > kLargestFile || bytes > kLargestFile) throw std::runtime_error("code object has a part of impossible size");
+    size = std::max(size, offset + bytes);
+  };
+  extend(header.e_phoff, std::uint64_t(header.e_phnum) * sizeof(Elf64_Phdr));
+  extend(header.e_shoff, std::uint64_t(header.e_shnum) * sizeof(Elf64_Shdr));
+  for (const Elf64_Phdr& segment : copy_table<Elf64_Phdr>(image, header.e_phoff, header.e_phnum)) extend(segment.p_offset, segment.p_filesz);
+  for (const Elf64_Shdr& section : copy_table<Elf64_Shdr>(image, header.e_shoff, header.e_shnum))
+    if (section.sh_type != SHT_NOBITS) extend(section.sh_offset, section.sh_size);
+  return copy_table<std::uint8_t>(image, 0, static_cast<unsigned>(size));
+}
+
+std::uint64_t instruction_limit() {
+  const char* setting = std::getenv("FLASH_ATTN_ROCM_EMULATOR_INSTRUCTION_LIMIT");
+  const std::uint64_t value = setting == nullptr ? 0 : std::strtoull(setting, nullptr, 10);
+  return value == 0 ? kDefaultInstructionLimit : value;
+}
+
+}  // namespace
+
+std::string library_directory() {
+  Dl_info info{};
+  if (dladdr(reinterpret_cast<const void*>(&library_directory), &info) == 0 || info.dli_fname == nullptr) return ".";
+  std::error_code error;
+  const std::filesystem::path path = std::filesystem::canonical(info.dli_fname, error);
+  return error ? "." : path.parent_path().string();
+}
+
+Error Runtime::load_module(Module** module, const void* image, int device) {
+  if (module == nullptr || image == nullptr) return kErrorInvalidValue;
+  *module = nullptr;
+  const Device& target = emulated_devices().devices[static_cast<std::size_t>(device)];
+  try {
+    auto loaded = std::make_unique<Module>();
+    loaded->device = device;
+    loaded->object = std::make_unique<CodeObject>(copy_image(image));
+    const CodeObject& object = *loaded->object;
+    if (object.gfx() != target.gfx) {
+      set_fault("code object is for " + object.gfx() + ", device " + std::to_string(device) + " is " + target.gfx);
+      return kErrorNoBinaryForGpu;
+    }
+    loaded->symbols = disassemble({object.file(), object.sha256(), object.gfx(), target.family, library_directory()});
+    *module = loaded.get();
+    modules_[loaded.get()] = std::move(loaded);
+    return kSuccess;
+  } catch (const std::bad_alloc&) {
+    return kErrorOutOfMemory;
+  } catch (const std::exception& error) {
+    set_fault(error.what());
+    return kErrorInvalidImage;
+  }
+}
+
+Error Runtime::unload_module(Module* module) {
+  const auto found = modules_.find(module);
+  if (found == modules_.end()) return kErrorInvalidHandle;
+  for (const auto& [name, function] : module->functions) functions_.erase(function.get());
+  modules_.erase(found);
+  return kSuccess;
+}
+
+Error Runtime::find_function(Function** function, Module* module, const char* name) {
+  if (function == nullptr || name == nullptr) return kErrorInvalidValue;
+  *function = nullptr;
+  if (modules_.count(module) == 0) return kErrorInvalidHandle;
+  if (const auto known = module->functions.find(name); known != module->functions.end()) {
+    *function = known->second.get();
+    return kSuccess;
+  }
+  const auto kernel = module->object->kernels().find(name);
+  if (kernel == module->object->kernels().end()) {
+    set_fault("code object has no kernel " + std::string(name));
+    return kErrorNotFound;
+  }
+  try {
+    const Device& device = emulated_devices().devices[static_cast<std::size_t>(module->device)];
+    const auto* symbol = [&]() -> const CodeSymbol* {
+      for (const CodeSymbol& candidate : module->symbols)
+        if (candidate.begin == kernel->second.entry) return &candidate;
+      return nullptr;
+    }();
+    if (symbol == nullptr) throw LoweringError("kernel " + std::string(name) + " has no code in the disassembly");
+    if (kernel->second.wave_size != static_cast<unsigned>(device.wave_size))
+      throw LoweringError("kernel " + std::string(name) + " is for waves of " + std::to_string(kernel->second.wave_size) + ", not emulated on " + device.gfx);
+    auto made = std::make_unique<Function>();
+    made->module = module;
+    made->kernel = &kernel->second;
+    made->program = lower_kernel(*module->object, kernel->second, *symbol, *shape_table(device.family));
+    *function = made.get();
+    functions_[made.get()] = module;
+    module->functions[name] = std::move(made);
+    return kSuccess;
+  } catch (const std::exception& error) {
+    set_fault(error.what());
+    return kErrorInvalidImage;
+  }
+}
+
+Error Runtime::run(const Function* function, LaunchRequest request) {
+  if (functions_.count(function) == 0) return kErrorInvalidHandle;
+  request.object = function->module->object.get();
+  request.kernel = function->kernel;
+  request.program = function->program;
+  request.memory = ranges_of(function->module->device);
+  request.lds_limit_bytes = emulated_devices().devices[static_cast<std::size_t>(function->module->device)].lds_bytes;
+  request.instruction_limit = instruction_limit();
+  try {
+    if (const auto reason = check_request(request)) {
+      set_fault(*reason);
+      return request.arguments.size() < request.kernel->explicit_kernarg_bytes ? kErrorInvalidValue : kErrorInvalidConfiguration;
+    }
+    const LaunchResult result = launch(request);
+    executed_ += result.executed;
+    if (!result.faulted) return kSuccess;
+    set_fault(result.fault);
+    return result.bad_address ? kErrorIllegalAddress : kErrorLaunchFailure;
+  } catch (const std::bad_alloc&) {
+    return kErrorOutOfMemory;
+  } catch (const std::exception& error) {
+    set_fault(error.what());
+    return kErrorLaunchFailure;
+  }
+}
+
+}  // namespace emu::hip

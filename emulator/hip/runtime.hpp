@@ -1,0 +1,83 @@
+// State behind the HIP functions: memory, modules, and the text of the last fault. One lock guards it all; a kernel runs to its
+// end inside the call that launches it, so streams are in order by construction.
+#pragma once
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "decode/instruction.hpp"
+#include "hip/devices.hpp"
+#include "machine/launch.hpp"
+
+namespace emu::hip {
+
+struct Module;
+
+struct Function {
+  Module* module = nullptr;
+  const KernelDescriptor* kernel = nullptr;
+  std::shared_ptr<const Program> program;
+};
+
+struct Module {
+  int device = 0;
+  std::unique_ptr<CodeObject> object;
+  std::vector<CodeSymbol> symbols;
+  std::map<std::string, std::unique_ptr<Function>> functions;
+};
+
+struct Stream {
+  int device = 0;
+};
+
+struct Allocation {
+  int device = 0;
+  std::size_t bytes = 0;
+  unsigned char* block = nullptr;  // start of the memory with its red zones
+};
+
+class Runtime {
+ public:
+  static Runtime& get();
+  std::recursive_mutex mutex;
+
+  // Memory (memory.cpp).
+  Error allocate(void** pointer, std::size_t bytes, int device);
+  Error release(void* pointer);
+  Error register_host(void* pointer, std::size_t bytes);
+  Error unregister_host(void* pointer);
+  Error copy(void* target, const void* source, std::size_t bytes, int kind);
+  Error fill(void* target, int value, std::size_t bytes);
+  PointerAttributes attributes_of(const void* pointer) const;
+  // What a kernel on a device may touch.
+  std::vector<MemoryRange> ranges_of(int device) const;
+
+  // Modules and kernels (modules.cpp).
+  Error load_module(Module** module, const void* image, int device);
+  Error unload_module(Module* module);
+  Error find_function(Function** function, Module* module, const char* name);
+  Error run(const Function* function, LaunchRequest request);
+
+  bool is_stream(const Stream* stream) const { return stream == nullptr || streams.count(stream) != 0; }
+  std::map<const Stream*, std::unique_ptr<Stream>> streams;
+
+  void set_fault(const std::string& text) { fault_ = text; }
+  const std::string& fault() const { return fault_; }
+  std::uint64_t executed() const { return executed_; }  // wave instructions of all launches
+
+ private:
+  bool inside_allocation(const void* pointer, std::size_t bytes) const;
+
+  std::map<std::uintptr_t, Allocation> allocations_;
+  std::map<std::uintptr_t, std::size_t> registered_;
+  std::map<const Module*, std::unique_ptr<Module>> modules_;
+  std::map<const Function*, Module*> functions_;
+  std::string fault_;
+  std::uint64_t executed_ = 0;
+};
+
+// Directory of this library, which holds decoded/.
+std::string library_directory();
+
+}  // namespace emu::hip

@@ -1,0 +1,158 @@
+// Loads ELF code objects. Every offset and size of the file is checked: a damaged file is an error, never a crash.
+#include "machine/code_object.hpp"
+
+#include <elf.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <new>
+#include <stdexcept>
+
+#include "decode/sha256.hpp"
+#include "machine/msgpack.hpp"
+
+namespace emu {
+namespace {
+
+constexpr std::uint32_t kNoteMetadata = 32;  // NT_AMDGPU_METADATA
+constexpr std::uint64_t kLargestImage = std::uint64_t(1) << 30;
+
+std::span<const std::uint8_t> part(std::span<const std::uint8_t> data, std::uint64_t offset, std::uint64_t size, const char* what) {
+  if (offset > data.size() || size > data.size() - offset)
+    throw std::runtime_error("code object is truncated: " + std::string(what) + " needs bytes " + std::to_string(offset) + " to " +
+                             std::to_string(offset + size) + ", there are " + std::to_string(data.size()));
+  return data.subspan(offset, size);
+}
+
+template <class T>
+T read(std::span<const std::uint8_t> data, std::uint64_t offset, const char* what) {
+  T value;
+  std::memcpy(&value, part(data, offset, sizeof value, what).data(), sizeof value);
+  return value;
+}
+
+std::string text_at(std::span<const std::uint8_t> strings, std::uint64_t offset) {
+  if (offset >= strings.size()) throw std::runtime_error("code object has a name outside its string table");
+  const auto* begin = strings.data() + offset;
+  return {reinterpret_cast<const char*>(begin), strnlen(reinterpret_cast<const char*>(begin), strings.size() - offset)};
+}
+
+template <class Visit>  // visit(type, owner, description)
+void each_note(std::span<const std::uint8_t> notes, Visit visit) {
+  const auto padded = [](std::uint64_t size) { return (size + 3) & ~std::uint64_t(3); };
+  while (notes.size() >= 12) {
+    const auto name_size = read<std::uint32_t>(notes, 0, "a note"), size = read<std::uint32_t>(notes, 4, "a note");
+    const auto type = read<std::uint32_t>(notes, 8, "a note");
+    visit(type, part(notes, 12 + padded(name_size), size, "a note"));
+    notes = notes.subspan(std::min<std::uint64_t>(notes.size(), 12 + padded(name_size) + padded(size)));
+  }
+}
+
+}  // namespace
+
+void CodeObject::AlignedDelete::operator()(std::uint8_t* memory) const { std::free(memory); }
+
+CodeObject::CodeObject(std::span<const std::uint8_t> file) : file_(file.begin(), file.end()), sha256_(emu::sha256(file)) {
+  const auto header = read<Elf64_Ehdr>(file_, 0, "the ELF header");
+  constexpr std::uint16_t kMachineAmdgpu = 224;
+  if (std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 || header.e_ident[EI_CLASS] != ELFCLASS64 || header.e_machine != kMachineAmdgpu)
+    throw std::runtime_error("not an AMD GPU code object: no 64-bit ELF header of machine 224");
+  load_segments();
+  for (auto& [name, kernel] : kernels_) read_descriptor(kernel);
+}
+
+void CodeObject::load_segments() {
+  const auto header = read<Elf64_Ehdr>(file_, 0, "the ELF header");
+  std::vector<Elf64_Phdr> segments;
+  for (unsigned i = 0; i < header.e_phnum; ++i)
+    segments.push_back(read<Elf64_Phdr>(file_, header.e_phoff + std::uint64_t(i) * sizeof(Elf64_Phdr), "the program headers"));
+  for (const Elf64_Phdr& segment : segments)
+    if (segment.p_type == PT_LOAD) {
+      if (segment.p_vaddr > kLargestImage || segment.p_memsz > kLargestImage || segment.p_filesz > segment.p_memsz)
+        throw std::runtime_error("code object has a segment of impossible size");
+      image_bytes_ = std::max(image_bytes_, segment.p_vaddr + segment.p_memsz);
+    }
+  if (image_bytes_ == 0) throw std::runtime_error("code object has no loadable segment");
+  image_bytes_ = (image_bytes_ + 4095) & ~std::uint64_t(4095);
+  image_.reset(static_cast<std::uint8_t*>(std::aligned_alloc(4096, image_bytes_)));
+  if (image_ == nullptr) throw std::bad_alloc();
+  std::memset(image_.get(), 0, image_bytes_);
+  for (const Elf64_Phdr& segment : segments)
+    if (segment.p_type == PT_LOAD && segment.p_filesz != 0)
+      std::memcpy(image_.get() + segment.p_vaddr, part(file_, segment.p_offset, segment.p_filesz, "a segment").data(), segment.p_filesz);
+  std::vector<Elf64_Shdr> sections;
+  for (unsigned i = 0; i < header.e_shnum; ++i)
+    sections.push_back(read<Elf64_Shdr>(file_, header.e_shoff + std::uint64_t(i) * sizeof(Elf64_Shdr), "the section headers"));
+  for (const Elf64_Shdr& section : sections) {
+    if (section.sh_type != SHT_DYNSYM) continue;
+    if (section.sh_link >= sections.size()) throw std::runtime_error("code object has a symbol table without names");
+    const auto strings = part(file_, sections[section.sh_link].sh_offset, sections[section.sh_link].sh_size, "the symbol names");
+    for (std::uint64_t at = 0; at + sizeof(Elf64_Sym) <= section.sh_size; at += sizeof(Elf64_Sym)) {
+      const auto symbol = read<Elf64_Sym>(file_, section.sh_offset + at, "the symbols");
+      symbols_[text_at(strings, symbol.st_name)] = symbol.st_value;
+    }
+  }
+  for (const Elf64_Phdr& segment : segments)
+    if (segment.p_type == PT_NOTE)
+      each_note(part(file_, segment.p_offset, segment.p_filesz, "the notes"), [this](std::uint32_t type, std::span<const std::uint8_t> note) {
+        if (type == kNoteMetadata) read_metadata(note);
+      });
+  if (gfx_.empty()) throw std::runtime_error("code object has no metadata that names its GPU");
+}
+
+void CodeObject::read_metadata(std::span<const std::uint8_t> note) {
+  const PackValue root = read_msgpack(note);
+  gfx_ = root["amdhsa.target"].string;  // amdgcn-amd-amdhsa--gfx1201[:features]
+  gfx_ = gfx_.substr(gfx_.rfind('-') + 1);
+  gfx_ = gfx_.substr(0, gfx_.find(':'));
+  for (const PackValue& entry : root["amdhsa.kernels"].array) {
+    KernelDescriptor kernel;
+    kernel.name = entry[".name"].string;
+    const auto symbol = symbols_.find(entry[".symbol"].string);
+    if (symbol == symbols_.end()) throw std::runtime_error("code object has no symbol " + entry[".symbol"].string);
+    kernel.address = symbol->second;
+    kernel.kernarg_bytes = std::uint32_t(entry[".kernarg_segment_size"].integer);
+    kernel.wave_size = std::uint32_t(entry[".wavefront_size"].integer);
+    if (entry[".max_flat_workgroup_size"].integer > 0) kernel.max_workgroup_size = std::uint32_t(entry[".max_flat_workgroup_size"].integer);
+    for (const PackValue& argument : entry[".args"].array) {
+      HiddenArgument parsed{argument[".value_kind"].string, std::uint32_t(argument[".offset"].integer), std::uint32_t(argument[".size"].integer)};
+      if (std::uint64_t(parsed.offset) + parsed.size > kernel.kernarg_bytes)
+        throw std::runtime_error("kernel " + kernel.name + " has an argument outside its argument segment");
+      if (parsed.kind.starts_with("hidden_")) kernel.hidden.push_back(parsed);
+      else kernel.explicit_kernarg_bytes = std::max(kernel.explicit_kernarg_bytes, parsed.offset + parsed.size);
+    }
+    kernels_[kernel.name] = std::move(kernel);
+  }
+}
+
+// Layout: LLVM's AMDGPU usage document, "Code Object V3+ Kernel Descriptor".
+void CodeObject::read_descriptor(KernelDescriptor& kernel) const {
+  const auto raw = at(kernel.address, 64);
+  kernel.lds_bytes = read<std::uint32_t>(raw, 0, "a descriptor");
+  kernel.scratch_bytes = read<std::uint32_t>(raw, 4, "a descriptor");
+  kernel.kernarg_bytes = std::max(kernel.kernarg_bytes, read<std::uint32_t>(raw, 8, "a descriptor"));
+  kernel.entry = kernel.address + std::uint64_t(read<std::int64_t>(raw, 16, "a descriptor"));
+  const auto rsrc1 = read<std::uint32_t>(raw, 48, "a descriptor"), rsrc2 = read<std::uint32_t>(raw, 52, "a descriptor");
+  const auto properties = read<std::uint16_t>(raw, 56, "a descriptor");
+  kernel.vgprs = ((rsrc1 & 63) + 1) * 8;  // wave32 granule; 256 registers can be addressed in any case
+  kernel.denormal_mode_f32 = (rsrc1 >> 16) & 3;
+  kernel.user_sgprs = (rsrc2 >> 1) & 31;
+  kernel.workitem_id_mode = (rsrc2 >> 11) & 3;
+  kernel.private_segment_buffer = properties & 1;
+  kernel.dispatch_ptr = properties & 2;
+  kernel.queue_ptr = properties & 4;
+  kernel.kernarg_ptr = properties & 8;
+  kernel.dispatch_id = properties & 16;
+  kernel.flat_scratch_init = properties & 32;
+  kernel.private_segment_size = properties & 64;
+  if (((properties >> 10) & 1) != (kernel.wave_size == 32 ? 1u : 0u))
+    throw std::runtime_error("kernel " + kernel.name + ": descriptor and metadata disagree about the wave size");
+  if (kernel.kernarg_bytes > 65536) throw std::runtime_error("kernel " + kernel.name + " has more than 64 KiB of arguments");
+}
+
+std::span<const std::uint8_t> CodeObject::at(std::uint64_t address, std::uint64_t size) const {
+  return part({image_.get(), image_bytes_}, address, size, "an address of the image");
+}
+
+}  // namespace emu

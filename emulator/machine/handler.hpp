@@ -1,0 +1,21 @@
+// What generated handlers include: all semantics, and the dispatch to the next instruction.
+#pragma once
+#include <iterator>
+#include <vector>
+
+#include "machine/access.hpp"
+#include "machine/shape_table.hpp"
+#include "semantics/control.hpp"
+#include "semantics/convert.hpp"
+#include "semantics/lane.hpp"
+#include "semantics/lds.hpp"
+#include "semantics/matrix.hpp"
+#include "semantics/memory.hpp"
+#include "semantics/scalar.hpp"
+#include "semantics/vector_float.hpp"
+#include "semantics/vector_integer.hpp"
+
+// Threaded code: each handler jumps to the next, without returning to a loop.
+#define NEXT                       \
+  ++op;                            \
+  [[clang::musttail]] return op->handler(w, op)

@@ -1,0 +1,220 @@
+// Lowers decoded instructions to Ops: finds the handler of each shape, gives constants slots, resolves branches, splits VOPD pairs.
+#include "machine/program.hpp"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+
+#include "machine/access.hpp"
+#include "semantics/control.hpp"
+
+namespace emu {
+namespace {
+
+std::string hex(u64 value) {
+  char text[24];
+  std::snprintf(text, sizeof text, "0x%llx", static_cast<unsigned long long>(value));
+  return text;
+}
+
+class Lowering {
+ public:
+  Lowering(const CodeObject& object, const KernelDescriptor& kernel, const std::unordered_map<std::string_view, ShapeRow>& shapes)
+      : object_(object), kernel_(kernel), shapes_(shapes), program_(std::make_shared<Program>()) {
+    program_->kernel = kernel.name;
+  }
+
+  std::shared_ptr<const Program> run(const CodeSymbol& symbol) {
+    for (const CodeLine& line : symbol.lines) {
+      line_ = &line;
+      check_words(line);
+      first_op_[line.pc] = program_->ops.size();
+      ordinal_ = u32(program_->pcs.size());
+      program_->pcs.push_back(line.pc);
+      program_->texts.push_back(line.text);
+      try {
+        lower_line(line);
+      } catch (const LoweringError&) {
+        throw;
+      } catch (const std::exception& error) {
+        fail(error.what());
+      }
+    }
+    ordinal_ = u32(program_->pcs.size());
+    program_->pcs.push_back(symbol.lines.empty() ? symbol.begin : symbol.lines.back().pc + 4 * symbol.lines.back().words.size());
+    program_->texts.push_back("(end of the kernel's code)");
+    Op end;
+    end.handler = [](Wave* wave, const Op* op) { return sem::trap<Form{}>(wave, op); };
+    end.ordinal = ordinal_;
+    first_op_[program_->pcs.back()] = program_->ops.size();
+    program_->ops.push_back(end);
+    resolve_branches();
+    const auto entry = first_op_.find(kernel_.entry);
+    if (entry == first_op_.end()) throw LoweringError("kernel " + kernel_.name + ": entry " + hex(kernel_.entry) + " is not an instruction");
+    program_->entry = entry->second;
+    return program_;
+  }
+
+ private:
+  [[noreturn]] void fail(const std::string& reason) const {
+    throw LoweringError("kernel " + kernel_.name + ", pc " + hex(line_->pc) + ", instruction \"" + line_->text + "\": " + reason);
+  }
+
+  // The words of a listing must be those of the code object, or it belongs to another or was edited.
+  void check_words(const CodeLine& line) const {
+    const auto bytes = object_.at(line.pc, 4 * line.words.size());
+    if (std::memcmp(bytes.data(), line.words.data(), bytes.size()) != 0)
+      fail("the decoded listing does not belong to this code object; remove it from the cache");
+  }
+
+  void lower_line(const CodeLine& line) {
+    const std::vector<Instruction> parts = parse_instruction(line);
+    if (parts.size() == 1) lower(parts[0], false);
+    else lower_pair(parts[0], parts[1]);
+  }
+
+  static bool reads(const Instruction& instruction, const Operand& vgpr) {
+    for (std::size_t i = instruction.mnemonic.starts_with("v_fmac") ? 0 : 1; i < instruction.operands.size(); ++i)
+      if (instruction.operands[i].kind == Operand::Kind::kVgpr && instruction.operands[i].index == vgpr.index) return true;
+    return false;
+  }
+
+  // VOPD reads all sources before it writes (ISA guide 7.6). Two Ops in an order in which neither destroys the other's sources;
+  // where each reads the other's destination, the first result waits in a VGPR that kernels cannot name.
+  void lower_pair(const Instruction& x, const Instruction& y) {
+    if (!reads(y, x.operands[0])) {
+      lower(x, false);
+      lower(y, false);
+    } else if (!reads(x, y.operands[0])) {
+      lower(y, false);
+      lower(x, false);
+    } else {
+      Instruction move = x;
+      move.mnemonic = "v_mov_b32";
+      move.operands = {x.operands[0], x.operands[0]};
+      move.operands[1].index = kTempVgpr;
+      lower(x, true);
+      lower(y, false);
+      lower(move, false);
+    }
+  }
+
+  void lower(const Instruction& instruction, bool to_temporary) {
+    const std::string key = shape_key(instruction);
+    const auto found = shapes_.find(key);
+    if (found == shapes_.end())
+      fail("no handler for the shape \"" + key + "\". Build the emulator with a directory of kernels that use it "
+           "(KERNEL_DIRS of emulator/CMakeLists.txt), and add a row to emulator/isa if it has none.");
+    const ShapeRow& row = found->second;
+    if (row.handler == nullptr) return;
+    Op op;
+    op.handler = row.handler;
+    op.ordinal = ordinal_;
+    const bool two_offsets = instruction.mnemonic.find("2addr") != std::string::npos;
+    op.offset = s32(two_offsets ? modifier_number(instruction, "offset0", 0) | modifier_number(instruction, "offset1", 0) << 8
+                                : modifier_number(instruction, "offset", 0));
+    for (std::size_t i = 0; i < instruction.operands.size() && i < std::strlen(row.codes); ++i)
+      op.r[i] = lower_operand(instruction, i, row.codes[i], op);
+    if (to_temporary) op.r[0] = kTempVgpr;
+    program_->ops.push_back(op);
+  }
+
+  u32 lower_operand(const Instruction& instruction, std::size_t i, char code, Op& op) {
+    const Operand& operand = instruction.operands[i];
+    switch (operand.kind) {
+      case Operand::Kind::kVgpr:
+        if (u32(operand.index) + operand.width > kernel_.vgprs && operand.index < kVgprs)
+          fail("register v" + std::to_string(operand.index + operand.width - 1) + " is beyond the kernel's " + std::to_string(kernel_.vgprs) + " VGPRs");
+        return operand.index;
+      case Operand::Kind::kScalar:
+        if (operand.index == kNull && code == 'D') return kTrash;
+        return operand.index;
+      case Operand::Kind::kOff: return constant(0, 2);
+      case Operand::Kind::kText: return 0;
+      default: break;
+    }
+    if (code == 'L') {
+      branches_.emplace_back(program_->ops.size(), instruction.pc + 4 + u64(s64(s16(instruction.words[0] & 0xFFFF)) * 4));
+      return 0;
+    }
+    if (code == 'o') {
+      op.offset += s32(operand.integer);
+      return constant(0, 1);
+    }
+    if (code == 'D') fail("operand " + std::to_string(i) + " is a constant where a destination is due");
+    return lower_constant(operand, code);
+  }
+
+  // ISA guide 6.1, "Source operands": a constant takes the operand's type. i: 32 bits, h: 16 bits, q and Q: 64 bits where a
+  // literal is sign or zero extended, d: f64 where a literal gives the high half.
+  u32 lower_constant(const Operand& operand, char code) {
+    const bool is_float = operand.kind == Operand::Kind::kFloat;
+    const bool literal = operand.kind == Operand::Kind::kHex;
+    switch (code) {
+      case 'h': return constant(is_float ? f16_bits(operand.real) : u64(operand.integer) & 0xFFFF, 1);
+      case 'd':
+        if (literal && u64(operand.integer) <= 0xFFFFFFFFu) return constant(u64(operand.integer) << 32, 2);
+        [[fallthrough]];
+      case 'q':
+      case 'Q':
+        if (is_float) return constant(bits<u64>(operand.real), 2);
+        if (literal && code == 'q') return constant(u64(s64(s32(operand.integer))), 2);
+        return constant(u64(operand.integer), 2);
+      case '-': return constant(u64(operand.integer), 1);
+      default: return constant(is_float ? bits<u32>(float(operand.real)) : u64(operand.integer), 1);
+    }
+  }
+
+  static u64 f16_bits(double value) { return u64(_cvtss_sh(float(value), _MM_FROUND_TO_NEAREST_INT)) & 0xFFFF; }
+
+  u32 constant(u64 value, u32 words) {
+    const auto [found, added] = constant_slots_.try_emplace({value, words}, kFirstConstant + u32(program_->constants.size()));
+    if (added) {
+      if (kFirstConstant + program_->constants.size() + words > kScalarSlots) fail("the kernel has too many different constants");
+      program_->constants.push_back(u32(value));
+      if (words == 2) program_->constants.push_back(u32(value >> 32));
+    }
+    return found->second;
+  }
+
+  void resolve_branches() {
+    for (const auto& [index, target] : branches_) {
+      const auto found = first_op_.find(target);
+      if (found == first_op_.end()) throw LoweringError("kernel " + kernel_.name + ": a branch goes to " + hex(target) + ", which is not an instruction of the kernel");
+      program_->ops[index].target = &program_->ops[found->second];
+      program_->ops[index].r[1] = ordinal_of(target);  // differs from the target Op's where the instruction there has no effect
+    }
+  }
+
+  u32 ordinal_of(u64 pc) const {
+    return u32(std::lower_bound(program_->pcs.begin(), program_->pcs.end(), pc) - program_->pcs.begin());
+  }
+
+  const CodeObject& object_;
+  const KernelDescriptor& kernel_;
+  const std::unordered_map<std::string_view, ShapeRow>& shapes_;
+  std::shared_ptr<Program> program_;
+  const CodeLine* line_ = nullptr;
+  u32 ordinal_ = 0;
+  std::map<u64, std::size_t> first_op_;
+  std::map<std::pair<u64, u32>, u32> constant_slots_;
+  std::vector<std::pair<std::size_t, u64>> branches_;
+};
+
+}  // namespace
+
+std::shared_ptr<const Program> lower_kernel(const CodeObject& object, const KernelDescriptor& kernel, const CodeSymbol& symbol,
+                                            const std::unordered_map<std::string_view, ShapeRow>& shapes) {
+  return Lowering(object, kernel, shapes).run(symbol);
+}
+
+const std::unordered_map<std::string_view, ShapeRow>* shape_table(std::string_view family) {
+  static const auto gfx12 = [] {
+    std::unordered_map<std::string_view, ShapeRow> table;
+    for (const ShapeRow& row : shapes_of_gfx12()) table.emplace(row.shape, row);
+    return table;
+  }();
+  return family == "gfx12" ? &gfx12 : nullptr;
+}
+
+}  // namespace emu

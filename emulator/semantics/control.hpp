@@ -1,0 +1,64 @@
+// Branches, barriers and the end of a wave (ISA guide, chapter 5, "Program flow control", and SOPP in chapter 16).
+#pragma once
+#include "machine/access.hpp"
+#include "machine/wave.hpp"
+
+namespace emu::sem {
+
+enum class Condition { kAlways, kScc0, kScc1, kVccz, kVccnz, kExecz, kExecnz };
+
+// S_BRANCH, S_CBRANCH_*: pc = pc + 4 + simm16 * 4 where the condition holds. Counting and the instruction limit live here,
+// because a wave that never ends must branch backwards.
+template <Form F, Condition kCondition>
+inline const Op* s_branch(Wave* wave, const Op* op) {
+  bool taken = true;
+  switch (kCondition) {
+    case Condition::kAlways: break;
+    case Condition::kScc0: taken = !wave->scc; break;
+    case Condition::kScc1: taken = wave->scc; break;
+    case Condition::kVccz: taken = wave->s[kVcc] == 0; break;
+    case Condition::kVccnz: taken = wave->s[kVcc] != 0; break;
+    case Condition::kExecz: taken = wave->s[kExec] == 0; break;
+    case Condition::kExecnz: taken = wave->s[kExec] != 0; break;
+  }
+  if (!taken) return op + 1;
+  wave->count_to(op);
+  wave->block_start = op->r[1];
+  if (wave->executed > wave->group->instruction_limit) [[unlikely]]
+    return stop_with_fault(wave, op, "instruction limit of " + std::to_string(wave->group->instruction_limit) + " reached");
+  return op->target;
+}
+
+// S_ENDPGM.
+template <Form F>
+inline const Op* s_endpgm(Wave* wave, const Op* op) {
+  wave->count_to(op);
+  wave->status = WaveStatus::kEnded;
+  return nullptr;
+}
+
+// S_BARRIER_SIGNAL -1 counts the wave in; S_BARRIER_WAIT -1 lets it pass when all of the workgroup's waves have signalled.
+template <Form F>
+inline const Op* s_barrier_signal(Wave* wave, const Op* op) {
+  if (wave->s[op->r[0]] != ~u32(0)) return stop_with_fault(wave, op, "only the workgroup barrier (-1) is emulated");
+  Workgroup* group = wave->group;
+  wave->barrier_phase = group->phase + 1;
+  if (++group->signalled == group->live_waves) {
+    group->signalled = 0;
+    ++group->phase;
+  }
+  return op + 1;
+}
+template <Form F>
+inline const Op* s_barrier_wait(Wave* wave, const Op* op) {
+  if (wave->group->phase >= wave->barrier_phase) return op + 1;
+  wave->status = WaveStatus::kBarrier;
+  wave->resume = op;
+  return nullptr;
+}
+
+// Padding behind a kernel's code, and the end of its code: reaching either is a fault.
+template <Form F>
+inline const Op* trap(Wave* wave, const Op* op) { return stop_with_fault(wave, op, "execution ran past the end of the kernel"); }
+
+}  // namespace emu::sem

@@ -1,0 +1,71 @@
+// WMMA of gfx12, wave32 (RDNA4 ISA guide 7.9, "Wave matrix multiply accumulate"; register layouts as given by AMD's
+// matrix_instruction_calculator). WMMA ignores exec. The order in which hardware adds products is not documented; here it is
+// ascending k with fused multiply-adds in f32.
+#pragma once
+#include "machine/access.hpp"
+#include "machine/wave.hpp"
+
+namespace emu::sem {
+
+enum class Half { kF16, kBf16 };
+
+template <Half kType>
+[[gnu::always_inline]] inline F32 widen(U32 words, bool high) {
+  if constexpr (kType == Half::kBf16) return bits<F32>(high ? words & U32(0xFFFF0000) : words << U32(16));
+  else return widen_f16(high ? words >> U32(16) : words);
+}
+
+// A or B operand, 16x16 halves in 4 VGPRs -> f32 as [k][row or column]: lane % 16 is the row or column,
+// k = 8 * (g / 2) + 4 * (lane / 16) + 2 * (g % 2) + half.
+template <Half kType>
+inline void unpack_16x16(const Wave* wave, u32 vgpr, float (&out)[16][16]) {
+  for (u32 g = 0; g < 4; ++g) {
+    for (u32 half = 0; half < 2; ++half) {
+      const F32 lanes = widen<kType>(wave->v[vgpr + g], half == 1);
+      const u32 k = 8 * (g / 2) + 2 * (g % 2) + half;
+      std::memcpy(out[k], &lanes, 64);
+      std::memcpy(out[k + 4], reinterpret_cast<const char*>(&lanes) + 64, 64);
+    }
+  }
+}
+
+// D (f32, 8 VGPRs): row = 8 * (lane / 16) + g, column = lane % 16.
+template <Half kType>
+[[gnu::noinline]] void wmma_f32_16x16x16(Wave* wave, const Op* op, bool c_is_vgpr) {
+  alignas(64) float a[16][16], b[16][16];
+  unpack_16x16<kType>(wave, op->r[1], a);
+  unpack_16x16<kType>(wave, op->r[2], b);
+  alignas(64) float d[16][16];
+  for (u32 row = 0; row < 16; row += 4) {
+    __m256 sum[4][2];
+    for (u32 i = 0; i < 4; ++i) {
+      for (u32 part = 0; part < 2; ++part) {
+        const char* source = reinterpret_cast<const char*>(&wave->v[c_is_vgpr ? op->r[3] + (row + i) % 8 : 0]);
+        sum[i][part] = c_is_vgpr ? _mm256_loadu_ps(reinterpret_cast<const float*>(source + 64 * ((row + i) / 8) + 32 * part))
+                                 : _mm256_set1_ps(scalar_in<float>(wave, op->r[3]));
+      }
+    }
+    for (u32 k = 0; k < 16; ++k) {
+      const __m256 b0 = _mm256_load_ps(&b[k][0]), b1 = _mm256_load_ps(&b[k][8]);
+      for (u32 i = 0; i < 4; ++i) {
+        const __m256 factor = _mm256_broadcast_ss(&a[k][row + i]);
+        sum[i][0] = _mm256_fmadd_ps(factor, b0, sum[i][0]);
+        sum[i][1] = _mm256_fmadd_ps(factor, b1, sum[i][1]);
+      }
+    }
+    for (u32 i = 0; i < 4; ++i) {
+      _mm256_store_ps(&d[row + i][0], sum[i][0]);
+      _mm256_store_ps(&d[row + i][8], sum[i][1]);
+    }
+  }
+  for (u32 g = 0; g < 8; ++g) {
+    std::memcpy(&wave->v[op->r[0] + g], d[g], 64);
+    std::memcpy(reinterpret_cast<char*>(&wave->v[op->r[0] + g]) + 64, d[8 + g], 64);
+  }
+}
+
+// V_WMMA_F32_16X16X16_F16, V_WMMA_F32_16X16X16_BF16: D = A * B + C.
+template <Form F, Half kType>
+inline void v_wmma_f32(Wave* wave, const Op* op) { wmma_f32_16x16x16<kType>(wave, op, F.kind[3] == 'v'); }
+
+}  // namespace emu::sem

@@ -1,0 +1,188 @@
+// Memory instructions: SMEM, VBUFFER, VGLOBAL and VSCRATCH (ISA guide, chapters 8, 9 and 11). Every access is checked against
+// the memory map; a bad one stops the wave with a report.
+#pragma once
+#include <cstring>
+
+#include "machine/access.hpp"
+#include "machine/memory_map.hpp"
+#include "machine/wave.hpp"
+
+namespace emu::sem {
+
+enum class Access { kLoad, kStore };
+
+// Loads and stores remember their ranges apart, because only loads may use read-only ones.
+[[gnu::always_inline]] inline u32 recent_slot(const Op* op, Access access) {
+  return (op->ordinal & 3) + (access == Access::kStore ? 4 : 0);
+}
+
+const u8* find_slowly(Wave* wave, const Op* op, u64 address, u32 size, Access access, int lane);
+
+// Host pointer of a device address (they are the same memory), or null after recording the fault.
+template <Access kAccess>
+[[gnu::always_inline]] inline u8* pointer_to(Wave* wave, const Op* op, u64 address, u32 size, int lane) {
+  const AddressRange& recent = wave->recent[recent_slot(op, kAccess)];
+  if (address >= recent.begin && address + size <= recent.end && address + size > address) [[likely]]
+    return reinterpret_cast<u8*>(address);
+  return const_cast<u8*>(find_slowly(wave, op, address, size, kAccess, lane));
+}
+
+// S_LOAD_B32...B512: sbase (8-byte pair) + scalar offset + constant; the low two address bits are ignored (ISA guide 8.1).
+template <Form F, int Dwords>
+inline bool s_load(Wave* wave, const Op* op) {
+  const u64 address = (scalar_in<u64>(wave, op->r[1]) + wave->s[op->r[2]] + s64(op->offset)) & ~u64(3);
+  const u8* source = pointer_to<Access::kLoad>(wave, op, address, 4 * Dwords, -1);
+  if (source == nullptr) return false;
+  std::memcpy(&wave->s[op->r[0]], source, 4 * Dwords);
+  return true;
+}
+
+// How a loaded value narrower than a dword fills the VGPR.
+enum class Fill { kZero, kSign, kLow, kHigh };  // kLow and kHigh keep the other half ("d16")
+
+template <int Bytes, Fill kFill>
+[[gnu::always_inline]] inline void put_loaded(Wave* wave, u32 vgpr, int lane, const u8* source) {
+  if constexpr (Bytes >= 4) {
+    u32 words[Bytes / 4];
+    std::memcpy(words, source, Bytes);
+    for (int i = 0; i < Bytes / 4; ++i) wave->v[vgpr + i][lane] = words[i];
+  } else {
+    u32 value = 0;
+    std::memcpy(&value, source, Bytes);
+    if (kFill == Fill::kSign) value = u32(s32(value << (32 - 8 * Bytes)) >> (32 - 8 * Bytes));
+    const u32 old = wave->v[vgpr][lane];
+    if (kFill == Fill::kLow) value |= old & 0xFFFF0000;
+    if (kFill == Fill::kHigh) value = (value << 16) | (old & 0xFFFF);
+    wave->v[vgpr][lane] = value;
+  }
+}
+
+template <int Bytes, Fill kFill>
+[[gnu::always_inline]] inline void get_stored(const Wave* wave, u32 vgpr, int lane, u8* target) {
+  if constexpr (Bytes >= 4) {
+    u32 words[Bytes / 4];
+    for (int i = 0; i < Bytes / 4; ++i) words[i] = wave->v[vgpr + i][lane];
+    std::memcpy(target, words, Bytes);
+  } else {
+    const u32 value = kFill == Fill::kHigh ? wave->v[vgpr][lane] >> 16 : wave->v[vgpr][lane];
+    std::memcpy(target, &value, Bytes);
+  }
+}
+
+// Buffer resource descriptor (ISA guide 9.1.5).
+struct BufferResource {
+  u64 base;
+  u32 stride, records, oob_select;
+  bool swizzled, add_tid;
+};
+[[gnu::always_inline]] inline BufferResource resource_in(const Wave* wave, u32 slot) {
+  const u32* w = &wave->s[slot];
+  return {(u64(w[1] & 0xFFFF) << 32) | w[0], (w[1] >> 16) & 0x3FFF, w[2], (w[3] >> 28) & 3, (w[1] >> 30) != 0, (w[3] >> 23 & 1) != 0};
+}
+// Whether `size` bytes are in range (ISA guide 9.1.5.1, "range checking"): 0 structured, 1 index only, 2 none but for an empty
+// buffer, 3 raw.
+[[gnu::always_inline]] inline bool in_buffer(const BufferResource& resource, u64 index, u64 offset, u32 size) {
+  switch (resource.oob_select) {
+    case 0: return index < resource.records && (resource.stride == 0 || offset + size <= resource.stride);
+    case 1: return index < resource.records;
+    case 2: return resource.records != 0;
+    default: return offset + size <= resource.records;
+  }
+}
+
+// BUFFER_LOAD_*, BUFFER_STORE_*: base + soffset + index * stride + voffset + constant. Range checks are per dword (per element
+// for narrower ones): loads out of range give 0, stores are dropped. Addresses are computed before results are written,
+// because the destination may overlap them.
+template <Access kAccess, Form F, int Bytes, Fill kFill>
+inline bool buffer_access(Wave* wave, const Op* op) {
+  const BufferResource resource = resource_in(wave, op->r[2]);
+  if (resource.swizzled || resource.add_tid) {
+    stop_with_fault(wave, op, "swizzled buffers and add_tid are not emulated");
+    return false;
+  }
+  constexpr int kUnit = Bytes < 4 ? Bytes : 4;
+  const u32 vaddr = op->r[1];
+  const U32 first = wave->v[vaddr];
+  const U32 second = wave->v[vaddr + (F.idxen && F.offen ? 1 : 0)];
+  const u64 scalar_offset = u64(wave->s[op->r[3]]) + u64(s64(op->offset));
+  for (u32 rest = wave->s[kExec]; rest != 0; rest &= rest - 1) {
+    const int lane = __builtin_ctz(rest);
+    const u64 index = F.idxen ? first[lane] : 0;
+    const u64 offset = scalar_offset + (F.offen ? (F.idxen ? second[lane] : first[lane]) : 0);
+    const u64 address = resource.base + index * resource.stride + offset;
+    if (in_buffer(resource, index, offset, Bytes)) [[likely]] {
+      u8* const memory = pointer_to<kAccess>(wave, op, address, Bytes, lane);
+      if (memory == nullptr) return false;
+      if constexpr (kAccess == Access::kLoad) put_loaded<Bytes, kFill>(wave, op->r[0], lane, memory);
+      else get_stored<Bytes, kFill>(wave, op->r[0], lane, memory);
+      continue;
+    }
+    alignas(16) u8 parts[Bytes] = {};
+    if constexpr (kAccess == Access::kStore) get_stored<Bytes, kFill>(wave, op->r[0], lane, parts);
+    for (int part = 0; part < Bytes; part += kUnit) {
+      if (!in_buffer(resource, index, offset + part, kUnit)) continue;
+      u8* const memory = pointer_to<kAccess>(wave, op, address + part, kUnit, lane);
+      if (memory == nullptr) return false;
+      if constexpr (kAccess == Access::kLoad) std::memcpy(parts + part, memory, kUnit);
+      else std::memcpy(memory, parts + part, kUnit);
+    }
+    if constexpr (kAccess == Access::kLoad) put_loaded<Bytes, kFill>(wave, op->r[0], lane, parts);
+  }
+  return true;
+}
+template <Form F, int Bytes, Fill kFill = Fill::kZero>
+inline bool buffer_load(Wave* wave, const Op* op) { return buffer_access<Access::kLoad, F, Bytes, kFill>(wave, op); }
+template <Form F, int Bytes, Fill kFill = Fill::kZero>
+inline bool buffer_store(Wave* wave, const Op* op) { return buffer_access<Access::kStore, F, Bytes, kFill>(wave, op); }
+
+// GLOBAL_LOAD_*, GLOBAL_STORE_*: vaddr pair + constant, or saddr pair + 32-bit unsigned vaddr + constant (ISA guide 11.1).
+// Operands in text order: loads vdst, vaddr, saddr; stores vaddr, vdata, saddr.
+template <Access kAccess, Form F, int Bytes, Fill kFill>
+inline bool global_access(Wave* wave, const Op* op) {
+  constexpr int kData = kAccess == Access::kLoad ? 0 : 1, kAddress = kAccess == Access::kLoad ? 1 : 0;
+  constexpr bool kScalarBase = F.kind[2] == 'u';
+  const u32 vaddr = op->r[kAddress];
+  const U32 low = wave->v[vaddr];
+  const U32 high = kScalarBase ? U32(0) : wave->v[vaddr + 1];
+  const u64 base = (kScalarBase ? scalar_in<u64>(wave, op->r[2]) : 0) + u64(s64(op->offset));
+  for (u32 rest = wave->s[kExec]; rest != 0; rest &= rest - 1) {
+    const int lane = __builtin_ctz(rest);
+    const u64 address = base + (u64(high[lane]) << 32) + low[lane];
+    u8* const memory = pointer_to<kAccess>(wave, op, address, Bytes, lane);
+    if (memory == nullptr) return false;
+    if constexpr (kAccess == Access::kLoad) put_loaded<Bytes, kFill>(wave, op->r[kData], lane, memory);
+    else get_stored<Bytes, kFill>(wave, op->r[kData], lane, memory);
+  }
+  return true;
+}
+template <Form F, int Bytes, Fill kFill = Fill::kZero>
+inline bool global_load(Wave* wave, const Op* op) { return global_access<Access::kLoad, F, Bytes, kFill>(wave, op); }
+template <Form F, int Bytes, Fill kFill = Fill::kZero>
+inline bool global_store(Wave* wave, const Op* op) { return global_access<Access::kStore, F, Bytes, kFill>(wave, op); }
+
+// SCRATCH_LOAD_*, SCRATCH_STORE_*: each lane's private memory at vaddr + saddr + constant (ISA guide 11.1.3). Hardware swizzles
+// the lanes' memory; a kernel cannot see that.
+template <Access kAccess, Form F, int Bytes, Fill kFill>
+inline bool scratch_access(Wave* wave, const Op* op) {
+  constexpr int kData = kAccess == Access::kLoad ? 0 : 1, kAddress = kAccess == Access::kLoad ? 1 : 0;
+  const u32 bytes = wave->group->scratch_bytes;
+  const u32 scalar_offset = (F.kind[2] == 'u' ? wave->s[op->r[2]] : 0) + u32(op->offset);
+  const U32 offsets = (F.kind[kAddress] == 'v' ? wave->v[op->r[kAddress]] : U32(0)) + U32(scalar_offset);
+  for (u32 rest = wave->s[kExec]; rest != 0; rest &= rest - 1) {
+    const int lane = __builtin_ctz(rest);
+    if (u64(offsets[lane]) + Bytes > bytes) {
+      stop_with_bad_address(wave, op, "scratch access outside the lane's " + std::to_string(bytes) + " bytes", lane, offsets[lane]);
+      return false;
+    }
+    u8* const memory = wave->scratch + u64(lane) * bytes + offsets[lane];
+    if constexpr (kAccess == Access::kLoad) put_loaded<Bytes, kFill>(wave, op->r[kData], lane, memory);
+    else get_stored<Bytes, kFill>(wave, op->r[kData], lane, memory);
+  }
+  return true;
+}
+template <Form F, int Bytes, Fill kFill = Fill::kZero>
+inline bool scratch_load(Wave* wave, const Op* op) { return scratch_access<Access::kLoad, F, Bytes, kFill>(wave, op); }
+template <Form F, int Bytes, Fill kFill = Fill::kZero>
+inline bool scratch_store(Wave* wave, const Op* op) { return scratch_access<Access::kStore, F, Bytes, kFill>(wave, op); }
+
+}  // namespace emu::sem

@@ -1,0 +1,66 @@
+"""Where the emulated runtime, its test kernels and the CK kernels are; nothing is compiled here."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.isa.hip_runtime import Hip
+
+ROOT = Path(__file__).resolve().parents[2]
+BUILD_FIRST = "run ./pixiw run build first"
+GFX = "gfx1201"
+
+
+def emulator_directory() -> Path | None:
+    """The emulator directory: the environment variable, else a local build, else the installed one."""
+    candidates = [ROOT / "build/emulator-install", ROOT / "build/env/lib/flash_attn_rocm/emulator"]
+    if chosen := os.environ.get("FLASH_ATTN_ROCM_EMULATOR"):
+        candidates = [Path(chosen)]
+    return next((path for path in candidates if (path / "libamdhip64.so").exists()), None)
+
+
+def kernel_directories() -> list[Path]:
+    text = os.environ.get("FLASH_ATTN_ROCM_KERNELS")
+    paths = [Path(part) for part in text.split(os.pathsep)] if text else [ROOT / "build/kernels"]
+    return [path for path in paths if (path / GFX / "kernels.json").exists()]
+
+
+@pytest.fixture(scope="session")
+def emulator() -> Path:
+    directory = emulator_directory()
+    if directory is None:
+        pytest.fail(f"no emulated HIP runtime; {BUILD_FIRST}")
+    return directory
+
+
+@pytest.fixture(scope="session")
+def hip(emulator: Path) -> Hip:
+    """The emulated runtime, in this process."""
+    runtime = Hip(emulator / "libamdhip64.so")
+    runtime.call("hipInit", 0)
+    return runtime
+
+
+@pytest.fixture(scope="session")
+def isa_kernels(emulator: Path) -> Path:
+    """Code object of the assembled test kernels' directory."""
+    directory = emulator / "isa"
+    if not directory.is_dir():
+        pytest.fail(f"{emulator} has no test kernels; {BUILD_FIRST}")
+    return directory
+
+
+@pytest.fixture(scope="session")
+def ck_manifest() -> tuple[Path, dict[str, Any]]:
+    """Directory and contents of the gfx1201 kernels.json."""
+    directories = kernel_directories()
+    if not directories:
+        pytest.fail(f"no {GFX}/kernels.json; {BUILD_FIRST}")
+    directory = directories[0] / GFX
+    return directory, json.loads((directory / "kernels.json").read_text())
+
