@@ -154,12 +154,12 @@ void launch_emulated(const KernelInfo& kernel, const FwdRequest& request, std::v
 std::tuple<Tensor, Tensor> fwd(Tensor q,
                                Tensor k,
                                Tensor v,
+                               std::optional<Tensor> alibi_slopes,
                                double softmax_scale,
                                std::int64_t window_left,
                                std::int64_t window_right,
                                double softcap,
-                               double dropout_p,
-                               std::optional<Tensor> alibi_slopes)
+                               double dropout_p)
 {
     check_tensors(q, k, v);
     const bool on_gpu = q.is_cuda();

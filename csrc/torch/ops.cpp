@@ -7,8 +7,10 @@
 STABLE_TORCH_LIBRARY(flash_attn_rocm, library)
 {
     flash_attn_rocm::announce_torch();
-    library.def("fwd(Tensor q, Tensor k, Tensor v, *, float softmax_scale, int window_left=-1, int window_right=-1, "
-                "float softcap=0., float dropout_p=0., Tensor? alibi_slopes=None) -> (Tensor out, Tensor lse)");
+    // alibi_slopes is positional: torch.library.register_autograd refuses keyword-only tensors.
+    library.def("fwd(Tensor q, Tensor k, Tensor v, Tensor? alibi_slopes=None, *, float softmax_scale, "
+                "int window_left=-1, int window_right=-1, float softcap=0., float dropout_p=0.) "
+                "-> (Tensor out, Tensor lse)");
 }
 
 // "CUDA" is the dispatch key of AMD GPUs in a ROCm build of torch.

@@ -54,10 +54,9 @@ def build_host(
         "TORCH_LIB_DIR": torch_lib,
         "NLOHMANN_INCLUDE_DIR": nlohmann_include,
     }
-    configure = ["cmake", "-S", ROOT / "csrc", "-B", build_dir, "-G", "Ninja"]
-    run_command(
-        "configuring the host library", [*configure, *(f"-D{name}={value}" for name, value in definitions.items())]
-    )
+    configure = ["cmake", "-S", str(ROOT / "csrc"), "-B", str(build_dir), "-G", "Ninja"]
+    configure += [f"-D{name}={value}" for name, value in definitions.items()]
+    run_command("configuring the host library", configure)
     run_command("building the host library", ["cmake", "--build", build_dir])
     run_command("installing the host library", ["cmake", "--install", build_dir])
     return install_dir / LIBRARY_NAME

@@ -82,25 +82,25 @@ def _fake_fwd(
     q: Tensor,
     k: Tensor,
     v: Tensor,
+    alibi_slopes: Tensor | None = None,
     *,
     softmax_scale: float,
     window_left: int = -1,
     window_right: int = -1,
     softcap: float = 0.0,
     dropout_p: float = 0.0,
-    alibi_slopes: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
     batch, seqlen_q, heads, _ = q.shape
     return q.new_empty(q.shape), q.new_empty((batch, heads, seqlen_q), dtype=torch.float32)
 
 
 def _save_for_backward(ctx: Any, inputs: Any, keyword_only_inputs: dict[str, Any], output: Any) -> None:
-    ctx.save_for_backward(*inputs, keyword_only_inputs["alibi_slopes"])
-    ctx.arguments = {name: value for name, value in keyword_only_inputs.items() if name != "alibi_slopes"}
+    ctx.save_for_backward(*inputs)
+    ctx.arguments = keyword_only_inputs
 
 
 def _backward(ctx: Any, grad_out: Tensor | None, grad_lse: Tensor | None) -> tuple[Tensor | None, ...]:
-    """Gradients of q, k, v by computing the same attention again with torch operations.
+    """Gradients of q, k, v (none of alibi_slopes) by computing the same attention again with torch operations.
 
     There is no CK backward yet; torch's attention has the same semantics, so that training is right, at the cost of
     one more forward pass.
@@ -113,4 +113,4 @@ def _backward(ctx: Any, grad_out: Tensor | None, grad_lse: Tensor | None) -> tup
         )
         pairs = [(o, g) for o, g in ((out, grad_out), (lse, grad_lse)) if g is not None]
         outputs, grads = [o for o, _ in pairs], [g for _, g in pairs]
-        return tuple(torch.autograd.grad(outputs, leaves, grads))
+        return (*torch.autograd.grad(outputs, leaves, grads), None)

@@ -101,40 +101,38 @@ def gpu_name(index: int) -> str:
     return str(torch.cuda.get_device_properties(index).gcnArchName).split(":", 1)[0]
 
 
-@cache
-def _choose_cached(
-    device_type: str, gfx: str | None, emulated: tuple[str, ...], override: str | None, roots: tuple[str, ...]
-) -> Choice:
-    del roots  # part of the key: another kernel directory may hold other GPUs
+def choice_for(device_type: str, device_index: int | None) -> Choice:
+    """The choice for tensors on this device, with the environment variables as they are now."""
+    hip = torch.version.hip is not None
+    gfx = None
+    if device_type == "cuda" and hip:
+        gfx = gpu_name(torch.cuda.current_device() if device_index is None else device_index)
     return choose(
         device_type=device_type,
-        hip=torch.version.hip is not None,
+        hip=hip,
         gfx=gfx,
-        emulated=emulated,
-        override=override,
+        emulated=emulated_gpus(),
+        override=os.environ.get("FLASH_ATTN_ROCM_BACKEND") or None,
         installed=frozenset(paths.find_manifests()),
     )
 
 
-def choice_for(device_type: str, device_index: int | None) -> Choice:
-    """The choice for tensors on this device, with the environment variables as they are now."""
-    gfx = None
-    if device_type == "cuda" and torch.version.hip is not None:
-        gfx = gpu_name(torch.cuda.current_device() if device_index is None else device_index)
-    return _choose_cached(
-        device_type,
-        gfx,
-        emulated_gpus(),
-        os.environ.get("FLASH_ATTN_ROCM_BACKEND") or None,
-        tuple(str(root) for root in paths.kernel_roots()),
-    )
+# Everything in the environment that a choice depends on.
+_VARIABLES = ("FLASH_ATTN_ROCM_BACKEND", "FLASH_ATTN_ROCM_EMULATE", "FLASH_ATTN_ROCM_KERNELS")
 
 
-def _prepare(device_type: str, device_index: int | None) -> str:
+@cache
+def _prepared(device_type: str, device_index: int | None, *variables: str | None) -> str:
+    """Choose, load what the choice needs, and remember it for these values of _VARIABLES."""
     choice = choice_for(device_type, device_index)
     if choice.backend == "ck":
         ck.prepare()
     return choice.backend
+
+
+def _prepare(device_type: str, device_index: int | None) -> str:
+    get = os.environ.get
+    return _prepared(device_type, device_index, *[get(name) for name in _VARIABLES])
 
 
 # What torch.compiler.assume_constant_result does, without importing torch._dynamo (seconds): a compiled caller

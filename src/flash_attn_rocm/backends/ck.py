@@ -42,13 +42,12 @@ def forward(
         "window_right": window_right,
         "softcap": softcap,
         "dropout_p": dropout_p,
-        "alibi_slopes": alibi_slopes,
     }
     if torch.compiler.is_compiling():
-        out, lse = torch.ops.flash_attn_rocm.fwd(q, k, v, **arguments)
+        out, lse = torch.ops.flash_attn_rocm.fwd(q, k, v, alibi_slopes, **arguments)
         return out, lse, lse.new_empty((0,))
     try:
-        out, lse = torch.ops.flash_attn_rocm.fwd(q, k, v, **arguments)
+        out, lse = torch.ops.flash_attn_rocm.fwd(q, k, v, alibi_slopes, **arguments)
     except RuntimeError as error:
         _, marker, reason = str(error).partition(_NO_KERNEL)
         if not marker:

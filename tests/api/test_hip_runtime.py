@@ -1,0 +1,103 @@
+"""Finding the HIP runtime, and what the user is told when there is none that works."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.api.conftest import RunFake
+
+CALL = """
+import torch
+from flash_attn_rocm import flash_attn_func
+q = torch.randn(1, 9, 2, 64, dtype=torch.bfloat16)
+flash_attn_func(q, q, q)
+"""
+DESCRIBE = "import json; from flash_attn_rocm import ops; print(ops.read_json('fa_rocm_describe'))"
+
+
+def test_a_runtime_before_hip_6_is_rejected_with_its_version(run_fake: RunFake) -> None:
+    run = run_fake(CALL, FAKE_HIP_VERSION="50731921")
+    assert run.returncode != 0
+    assert "its HIP version is 5.7.31921, too old; needed: 6.0 or later" in run.stderr
+    assert not run.launches()
+
+
+@pytest.mark.parametrize(("version", "text"), [("60000000", "6.0.0"), ("70226015", "7.2.26015")])
+def test_hip_6_and_7_are_accepted(run_fake: RunFake, version: str, text: str) -> None:
+    run = run_fake(DESCRIBE, FAKE_HIP_VERSION=version)
+    assert json.loads(run.stdout)["hip"]["version"] == text
+
+
+def test_missing_functions_are_named(run_fake: RunFake, incomplete_hip: Path) -> None:
+    run = run_fake(CALL, FLASH_ATTN_ROCM_HIP_LIBRARY=str(incomplete_hip))
+    assert run.returncode != 0
+    assert "HIP 6.4.43484 lacks these functions: hipModuleLaunchKernel, hipHostRegister" in run.stderr
+
+
+def test_an_absent_runtime_is_reported_with_its_path_and_what_to_do(run_fake: RunFake) -> None:
+    run = run_fake(CALL, FLASH_ATTN_ROCM_HIP_LIBRARY="/nowhere/libamdhip64.so")
+    assert run.returncode != 0
+    assert "/nowhere/libamdhip64.so (asked for): /nowhere/libamdhip64.so: cannot open shared object file" in run.stderr
+    assert "FLASH_ATTN_ROCM_HIP_LIBRARY" in run.stderr
+
+
+def test_a_library_that_is_not_hip_is_rejected(run_fake: RunFake, host_library: Path) -> None:
+    run = run_fake(CALL, FLASH_ATTN_ROCM_HIP_LIBRARY=str(host_library))
+    assert run.returncode != 0
+    assert "not a HIP runtime: it lacks hipRuntimeGetVersion" in run.stderr
+
+
+def test_the_search_lists_every_candidate(run_fake: RunFake) -> None:
+    """Without an explicit path: the process first, then torch's directory, ROCM_PATH, the system."""
+    program = (
+        f"import os; del os.environ['FLASH_ATTN_ROCM_HIP_LIBRARY'], os.environ['FLASH_ATTN_ROCM_EMULATE']; {DESCRIBE}"
+    )
+    run = run_fake(program, ROCM_PATH="/no/rocm")
+    error = json.loads(run.stdout)["hip"]["error"]
+    expected = [
+        "libamdhip64.so.7 (loaded in this process): not loaded",
+        "libamdhip64.so.6 (loaded in this process): not loaded",
+        "torch/lib/libamdhip64.so.7 (beside torch)",
+        "/no/rocm/lib/libamdhip64.so.7 (ROCM_PATH)",
+        "libamdhip64.so (system search)",
+    ]
+    positions = [error.find(text) for text in expected]
+    assert -1 not in positions, error
+    assert positions == sorted(positions)
+
+
+def test_the_runtime_in_the_process_is_found_first(run_fake: RunFake, fake_hip: Path, tmp_path: Path) -> None:
+    """A runtime that something else loaded (as a ROCm torch does) is used, by its file name."""
+    loaded = tmp_path / "libamdhip64.so.7"
+    loaded.write_bytes(fake_hip.read_bytes())
+    program = f"""
+import ctypes, json, os
+del os.environ["FLASH_ATTN_ROCM_HIP_LIBRARY"], os.environ["FLASH_ATTN_ROCM_EMULATE"]
+ctypes.CDLL({str(loaded)!r})
+{DESCRIBE}
+"""
+    run = run_fake(program)
+    report = json.loads(run.stdout)
+    assert Path(report["hip"]["path"]) == loaded
+
+
+def test_a_failed_launch_reports_error_kernel_grid_and_fault(run_fake: RunFake) -> None:
+    run = run_fake(CALL, FAKE_HIP_LAUNCH_ERROR="719")
+    assert run.returncode != 0
+    assert "launching d64_nomask_seqlen with grid (2, 1, 1) failed: hipErrorLaunchFailure (719)" in run.stderr
+    assert "fake fault report" in run.stderr
+    names = [call["call"] for call in run.calls]
+    assert names.count("hipHostRegister") == names.count("hipHostUnregister")
+
+
+def test_the_runtime_cannot_be_changed_after_its_first_use(run_fake: RunFake) -> None:
+    program = (
+        DESCRIBE
+        + "; library = ops.load(); print(library.fa_rocm_use_hip_library(b'/other.so'), ops.last_error(library))"
+    )
+    run = run_fake(program)
+    assert "-1 the HIP runtime" in run.stdout
+    assert "/other.so can only be chosen before the first call" in run.stdout

@@ -1,0 +1,150 @@
+"""Damaged, missing and unsuitable kernel packages: every one is an error that says what to install or update."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.api.conftest import RunFake
+from tests.api.fake_runtime import IMAGE, kernel, manifest
+
+CALL = """
+import torch
+from flash_attn_rocm import flash_attn_func
+q = torch.randn(1, 9, 2, {headdim}, dtype=torch.{dtype})
+flash_attn_func(q, q, q{arguments})
+"""
+
+
+def call(headdim: int = 64, dtype: str = "bfloat16", arguments: str = "") -> str:
+    """A program with one attention call."""
+    return CALL.format(headdim=headdim, dtype=dtype, arguments=arguments)
+
+
+def test_a_gpu_without_kernels_names_its_package(run_fake: RunFake) -> None:
+    """The device is a gfx1100, and only gfx1201's kernels are there."""
+    run = run_fake(call(), FAKE_HIP_GFX="gfx1100")
+    assert run.returncode != 0
+    assert "no kernels for GPU gfx1100 are installed" in run.stderr
+    assert "conda install flash-attn-rocm-kernels-gfx1100" in run.stderr
+
+
+def test_feature_suffixes_of_the_device_name_are_ignored(run_fake: RunFake) -> None:
+    assert run_fake(call(), FAKE_HIP_GFX="gfx1201:sramecc+:xnack-").returncode == 0
+
+
+def test_python_names_the_package_before_anything_is_loaded(run_fake: RunFake, tmp_path: Path) -> None:
+    run = run_fake(call(), FLASH_ATTN_ROCM_KERNELS=str(tmp_path))
+    assert run.returncode != 0
+    assert "KernelsNotInstalledError" in run.stderr
+    assert "conda install flash-attn-rocm-kernels-gfx1201" in run.stderr
+    assert not run.calls
+
+
+@pytest.mark.parametrize(
+    "image", [IMAGE[:-1], IMAGE + b"x", b"", b"Not really machine code"], ids=["cut", "longer", "empty", "edited"]
+)
+def test_a_damaged_code_object_is_refused(run_fake: RunFake, image: bytes) -> None:
+    run = run_fake(call(), image=image)
+    assert run.returncode != 0
+    assert "is damaged" in run.stderr
+    assert hashlib.sha256(image).hexdigest() in run.stderr
+    assert hashlib.sha256(IMAGE).hexdigest() in run.stderr
+    assert "conda install --force-reinstall flash-attn-rocm-kernels-gfx1201" in run.stderr
+    assert not any(entry["call"] == "hipModuleLoadData" for entry in run.calls)
+
+
+def test_an_absent_code_object_is_an_error(run_fake: RunFake) -> None:
+    document = manifest(code_objects=[{"file": "absent.co", "sha256": "00", "bytes": 1}])
+    run = run_fake(call(), document=document)
+    assert run.returncode != 0
+    assert "absent.co cannot be opened" in run.stderr
+
+
+def test_hashes_agree_with_hashlib_for_every_padding_length(run_fake: RunFake, tmp_path: Path) -> None:
+    """Lengths around SHA-256's block borders; one code object and one head dim each."""
+    directory = tmp_path / "gfx1201"
+    directory.mkdir()
+    objects, kernels = [], []
+    for index, length in enumerate([1, 55, 56, 57, 63, 64, 65, 119, 120, 128, 100_000]):
+        image = bytes((index + i) % 255 + 1 for i in range(length - 1)) + b"\0"
+        (directory / f"{length}.co").write_bytes(image)
+        objects.append({"file": f"{length}.co", "sha256": hashlib.sha256(image).hexdigest(), "bytes": length})
+        kernels.append(kernel(f"k{length}", code_object=index, hdim_q=8 * (index + 1), hdim_v=8 * (index + 1)))
+    (directory / "kernels.json").write_text(json.dumps(manifest(kernels, code_objects=objects)), encoding="utf-8")
+    program = """
+import torch
+from flash_attn_rocm import flash_attn_func
+for headdim in range(8, 96, 8):
+    q = torch.randn(1, 9, 2, headdim, dtype=torch.bfloat16)
+    flash_attn_func(q, q, q)
+"""
+    run = run_fake(program, FLASH_ATTN_ROCM_KERNELS=str(tmp_path))
+    assert run.returncode == 0, run.stderr
+    assert [launch["kernel"] for launch in run.launches()] == [row["name"] for row in kernels]
+
+
+@pytest.mark.parametrize(
+    ("document", "message"),
+    [
+        (
+            manifest(schema=2),
+            "schema 2 is newer than this library reads (1). Update the library: conda update flash-attn-rocm",
+        ),
+        (
+            manifest(schema=0),
+            "schema 0 is older than this library reads (1). Update the kernels: conda update flash-attn-rocm-kernels-",
+        ),
+        ({key: value for key, value in manifest().items() if key != "profile"}, "field 'profile' is missing"),
+        (manifest([{k: v for k, v in kernel("x").items() if k != "tile_m"}]), "kernel x: field 'tile_m' is missing"),
+        (manifest([kernel("x", mask="yes")]), "kernel x: field 'mask' has the wrong type"),
+        (manifest([kernel("x", padding="some")]), "padding is 'some'; allowed: none, seqlen, full"),
+        (manifest([kernel("x", code_object=3)]), "code_object is 3, but there are 1"),
+        (manifest([kernel("x", args={"new_ptr": [0, 8]})]), "argument 'new_ptr' is unknown to this library"),
+        (manifest([kernel("x", args={"q_ptr": [156, 8]})]), "argument 'q_ptr' [156,8] lies outside kargs_bytes 160"),
+        (manifest(gfx="gfx942"), "holds kernels for gfx942, expected gfx1201"),
+    ],
+)
+def test_a_manifest_that_cannot_be_used_says_why(run_fake: RunFake, document: dict[str, Any], message: str) -> None:
+    run = run_fake(call(), document=document)
+    assert run.returncode != 0
+    assert message in run.stderr
+    assert not run.launches()
+
+
+def test_a_manifest_that_is_not_json_says_how_to_reinstall(run_fake: RunFake, tmp_path: Path) -> None:
+    (tmp_path / "gfx1201").mkdir()
+    (tmp_path / "gfx1201" / "kernels.json").write_text('{"schema": 1,')
+    run = run_fake(call(), FLASH_ATTN_ROCM_KERNELS=str(tmp_path))
+    assert run.returncode != 0
+    assert "not valid JSON" in run.stderr
+    assert "conda install --force-reinstall flash-attn-rocm-kernels-gfx1201" in run.stderr
+
+
+@pytest.mark.parametrize(
+    ("program", "message"),
+    [
+        (
+            call(headdim=192),
+            "head dim is 192; the installed kernels for gfx1201 (profile fake) have head dims: 64, 128",
+        ),
+        (call(dtype="float16"), "dtype is fp16; the installed kernels for gfx1201 (profile fake) have dtypes: bf16"),
+        (call(arguments=", softcap=5.0"), "softcap is 5, but the installed kernels for gfx1201"),
+        (call(arguments=", dropout_p=0.1"), "dropout_p is 0.1, but the installed kernels for gfx1201"),
+        (
+            call(arguments=", alibi_slopes=torch.ones(2)"),
+            "alibi_slopes are given, but the installed kernels for gfx1201",
+        ),
+    ],
+    ids=["head dim", "dtype", "softcap", "dropout", "alibi"],
+)
+def test_what_no_installed_kernel_covers(run_fake: RunFake, program: str, message: str) -> None:
+    run = run_fake(program)
+    assert run.returncode != 0
+    assert "KernelUnavailableError: " + message in run.stderr
+    assert "FLASH_ATTN_ROCM_BACKEND=sdpa" in run.stderr
+    assert not run.launches()
