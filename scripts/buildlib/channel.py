@@ -12,7 +12,7 @@ from scripts.buildlib.errors import BuildError
 from scripts.buildlib.repack.archive import SUBDIR, Repack, link_or_copy, make_package
 from scripts.buildlib.repack.distribution import plan_closure
 from scripts.buildlib.repack.interpreter import plan_interpreter
-from scripts.buildlib.repack.toolchain import plan_compiler, plan_llvm_tools
+from scripts.buildlib.repack.toolchain import plan_clangxx, plan_compiler, plan_llvm_tools
 from scripts.buildlib.repack.tools import PLANS
 from scripts.buildlib.toolchains.layout import Toolchain
 
@@ -35,6 +35,7 @@ def plan_channel(names: Iterable[str], toolchain: Toolchain) -> list[Repack]:
         "python": plan_interpreter,
         "llvm-tools": lambda: plan_llvm_tools(toolchain),
         "hip-clang_linux-64": lambda: plan_compiler(toolchain),
+        "clangxx": lambda: plan_clangxx(toolchain),
     }
     wanted = {*names, *_ALWAYS}
     try:

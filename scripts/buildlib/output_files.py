@@ -38,7 +38,7 @@ def _host(prefix: Path) -> None:
     torch_include = site_packages / "torch" / "include"
     package = ROOT / "src" / "flash_attn_rocm"
     build_host(
-        cxx=find_cxx(),
+        cxx=_find_program(os.environ.get("CXX", "c++")),
         torch_include=[torch_include, torch_include / "torch" / "csrc" / "api" / "include"],
         torch_lib=next((path for path in torch_libs if (path / "libtorch_cpu.so").exists()), torch_libs[0]),
         nlohmann_include=prefix / "include",
@@ -52,21 +52,28 @@ def _host(prefix: Path) -> None:
         leftover.unlink()  # names the directory it was installed from
 
 
-def find_cxx() -> Path:
-    """The C++ compiler that the environment's activation chose.
+def _find_program(name: str) -> Path:
+    """A program on the PATH of the package's build environment.
 
     Raises:
-        BuildError: CXX names none.
+        BuildError: there is none.
     """
-    name = os.environ.get("CXX", "c++")
     found = shutil.which(name)
     if found is None:
-        raise BuildError(f"CXX is {name!r}, which is no program; install a C++20 compiler or set CXX to one")
+        raise BuildError(f"{name} is not on PATH; the build environment should hold it (recipe/recipe.yaml)")
     return Path(found)
 
 
 def _emulator(prefix: Path) -> None:
-    raise NotImplementedError
+    from scripts.buildlib.emulator import build_emulator
+
+    build_emulator(
+        clangxx=_find_program("clang++"),
+        llvm_objdump=_find_program("llvm-objdump"),
+        kernel_dirs=sorted((prefix / "share" / "flash_attn_rocm").glob("*/")),
+        build_dir=ROOT / "build" / "emulator",
+        install_dir=prefix / "lib" / "flash_attn_rocm" / "emulator",
+    )
 
 
 def build_files(stage: str, prefix: Path, arch: str | None, profile: str) -> None:

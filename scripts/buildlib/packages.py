@@ -30,7 +30,13 @@ SOURCES: dict[str, tuple[str, ...]] = {
     "kernels": (*_BUILD_SCRIPTS, "ck/**/*", "csrc/device/*", "src/flash_attn_rocm/archs/*"),
     "selector": (),
     "host": (*_BUILD_SCRIPTS, "csrc/**/*", "src/**/*", "pyproject.toml"),
-    "emulator": (*_BUILD_SCRIPTS, "emulator/**/*", "csrc/host/*", "src/flash_attn_rocm/archs/*"),
+    "emulator": (
+        *_BUILD_SCRIPTS,
+        "emulator/**/*",
+        "tests/isa/kernels/**/*",
+        "csrc/host/*.def",
+        "src/flash_attn_rocm/archs/*",
+    ),
 }
 
 

@@ -69,6 +69,20 @@ def plan_compiler(toolchain: Toolchain) -> Repack:
     )
 
 
+def _stage_alias(staging: Path) -> Iterable[tuple[Path, str]]:
+    (staging / "bin").mkdir()
+    for name in ("clang", "clang++"):
+        (staging / "bin" / name).symlink_to(f"../lib/llvm/bin/{name}")
+    return staged_files(staging)
+
+
+def plan_clangxx(toolchain: Toolchain) -> Repack:
+    """The same clang as `clangxx`, conda-forge's name for it as a compiler of C++ for this machine."""
+    compiler = plan_compiler(toolchain)
+    depends = (f"{compiler.name} {compiler.version} {compiler.build_string}",)
+    return Repack("clangxx", compiler.version, compiler.key, depends, _stage_alias)
+
+
 def _stage_tools(objdump: Path, staging: Path) -> Iterable[tuple[Path, str]]:
     _stage_programs(staging, "lib/llvm-tools", {"llvm-objdump": objdump})
     (staging / "bin").mkdir()
