@@ -1,4 +1,4 @@
-"""From tables to kernels: KernelSpecs for each GPU, grouped into translation units of one tile, dtype and head dim."""
+"""From tables to kernels: KernelSpecs for each GPU, grouped into translation units of one dtype and head dim."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class KernelSpec:
 
 @dataclass(frozen=True)
 class Unit:
-    """One translation unit: kernels of one GPU, tile, dtype and head dim, compiled into one code object."""
+    """One translation unit: kernels of one GPU, dtype and head dim, compiled into one code object."""
 
     name: str
     gfx: str
@@ -91,24 +91,24 @@ def plan_specs(arch: Arch, variants: Iterable[Variant]) -> tuple[KernelSpec, ...
     return tuple(specs)
 
 
-def _group_key(spec: KernelSpec) -> tuple[str, str, int, Tile]:
-    return (spec.variant.op, spec.variant.dtype, spec.variant.hdim, spec.tile)
+def _group_key(spec: KernelSpec) -> tuple[str, str, int]:
+    return (spec.variant.op, spec.variant.dtype, spec.variant.hdim)
 
 
 def group_specs(specs: Iterable[KernelSpec], limit: int = MAX_UNIT_KERNELS) -> tuple[Unit, ...]:
     """Cut one GPU's kernels into translation units of at most `limit` kernels, all of nearly equal size.
 
-    The cut depends on the kernels alone, never on the machine: the same units, so the same code objects, everywhere.
+    Kernels of one tile stay together where they can: they share the most template instantiations. The cut depends on
+    the kernels alone, never on the machine, so the same code objects come out everywhere.
     """
     units = []
-    for (op, dtype, hdim, tile), members in itertools.groupby(sorted(specs, key=_group_key), key=_group_key):
-        group = sorted(members, key=lambda spec: spec.variant)
+    for (op, dtype, hdim), members in itertools.groupby(sorted(specs, key=_group_key), key=_group_key):
+        group = sorted(members, key=lambda spec: (spec.tile, spec.variant))
         count = -(-len(group) // limit)
         for index in range(count):
             part = tuple(group[len(group) * index // count : len(group) * (index + 1) // count])
             suffix = f"_{index}" if count > 1 else ""
-            name = f"{op}_{part[0].gfx}_{dtype}_d{hdim}_m{tile.m}n{tile.n}{suffix}"
-            units.append(Unit(name, part[0].gfx, part))
+            units.append(Unit(f"{op}_{part[0].gfx}_{dtype}_d{hdim}{suffix}", part[0].gfx, part))
     return tuple(sorted(units, key=lambda unit: unit.name))
 
 

@@ -24,6 +24,7 @@ from scripts.buildlib.request import choose_archs, choose_hdims, choose_max_jobs
 
 DEFAULT_PROFILE = "smoke"
 DEFAULT_OUT = ROOT / "build" / "kernels"
+LOG_WIDTH = 160
 
 
 def parse_options(arguments: list[str]) -> argparse.Namespace:
@@ -66,7 +67,8 @@ def run(options: argparse.Namespace, console: Console) -> None:
 
 def main(arguments: list[str]) -> int:
     try:
-        run(parse_options(arguments), Console())
+        # Without a terminal rich assumes 80 columns and would break kernel names.
+        run(parse_options(arguments), Console(width=None if sys.stdout.isatty() else LOG_WIDTH))
     except (BuildError, CkError) as error:
         print(f"error: {error}", file=sys.stderr)
         return error.exit_code

@@ -30,9 +30,9 @@ def device_flags(arch: Arch) -> list[str]:
     ]  # fmt: skip
 
 
-def path_flags(toolchain: Toolchain, include_dirs: Mapping[str, Path]) -> list[str]:
+def path_flags(toolchain: Toolchain, include_dirs: Mapping[str, Path], source_dir: Path) -> list[str]:
     """Flags that say where things are on this machine. Paths are kept out of the code objects by the prefix maps."""
-    roots = {**include_dirs, "hip": toolchain.hip_include, "clang": toolchain.resource_dir}
+    roots = {**include_dirs, "source": source_dir, "hip": toolchain.hip_include, "clang": toolchain.resource_dir}
     return [
         f"--rocm-path={toolchain.rocm_path}",
         f"--rocm-device-lib-path={toolchain.device_lib_path}",

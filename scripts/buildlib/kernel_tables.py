@@ -39,8 +39,8 @@ def make_report_table(out: Path, gfxs: list[str]) -> Table:
         BadRequestError: a GPU has no built kernels in `out`.
     """
     table = Table(title="Kernels", title_justify="left")
-    table.add_column("kernel", overflow="fold")
-    for heading in ("VGPRs", "spilled", "SGPRs", "spilled", "scratch", "LDS", "code object bytes"):
+    table.add_column("kernel", overflow="fold", min_width=52)
+    for heading in ("VGPR", "spill", "SGPR", "spill", "scratch", "LDS", "file bytes"):
         table.add_column(heading, justify="right")
     for gfx in gfxs:
         path = out / gfx / MANIFEST_NAME

@@ -100,14 +100,15 @@ def make_job(
         source=str(work / unit.source_name),
         output=str(request.out / arch.gfx / unit.object_name),
         work=str(work),
-        command=(str(toolchain.clangxx), *flags, *path_flags(toolchain, {**includes, "source": work})),
+        command=(str(toolchain.clangxx), *flags, *path_flags(toolchain, includes, work)),
         flags=tuple(flags),
         identity=identity,
         roots={
             **{name: str(path) for name, path in includes.items()},
             "hip": str(toolchain.hip_include),
             "clang": str(toolchain.resource_dir),
-            "compiler": str(toolchain.clangxx.parents[1]),
+            # Resolved: of /usr/bin/clang++ it would be /usr, whose headers another copy of this clang reads as well.
+            "compiler": str(toolchain.clangxx.resolve().parents[1]),
         },
         cache=str(cache_root() / "kernels"),
     )

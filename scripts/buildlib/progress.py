@@ -62,12 +62,14 @@ class _Left(ProgressColumn):
         return Text(f"elapsed {format_seconds(elapsed)}, about {format_seconds(self._left_s(elapsed))} left")
 
 
-def _load_stats(work: Path, unit: str) -> tuple[float, bool]:
+def _load_stats(work: Path, unit: str) -> tuple[float, bool, str]:
+    """Wall seconds, whether it came from the cache, and how it went in words."""
     path = work / f"{unit}.stats.json"
-    if not path.exists():
-        return 0.0, False
+    if (work / f"{unit}.failed.json").exists() or not path.exists():
+        return 0.0, False, "failed"
     stats = json.loads(path.read_text(encoding="utf-8"))
-    return float(stats["wall_s"]), bool(stats["cached"])
+    wall_s, cached = float(stats["wall_s"]), bool(stats["cached"])
+    return wall_s, cached, "from the cache" if cached else f"compiled in {format_seconds(wall_s)}"
 
 
 def follow(
@@ -89,11 +91,11 @@ def follow(
                 other.append(line)
                 continue
             unit = found.group(3)
-            wall_s, cached = _load_stats(works[unit], unit)
-            estimate.finish(unit, wall_s, cached)
+            wall_s, cached, how = _load_stats(works[unit], unit)
+            if how != "failed":
+                estimate.finish(unit, wall_s, cached)
             done_kernels += kernels[unit]
             bar.update(task, completed=done_kernels)
-            how = "from the cache" if cached else f"compiled in {format_seconds(wall_s)}"
             elapsed = time.monotonic() - started
             times = f"elapsed {format_seconds(elapsed)}, about {format_seconds(estimate.left_s(elapsed))} left"
             text = f"[{found.group(1)}/{found.group(2)}] {unit}: {kernels[unit]} kernels {how}"

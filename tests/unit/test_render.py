@@ -1,0 +1,77 @@
+"""The rendered HIP source, checked against the C++ wrapper it instantiates."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+from ck.plan import KernelSpec, Unit, plan_units
+from ck.render import render_launcher, render_unit
+from ck.tiling import Tile
+from ck.variants import Variant
+from flash_attn_rocm.archs import load_arch
+
+DEVICE = Path(__file__).parents[2] / "csrc" / "device"
+D64 = Tile((64, 64, 32, 64, 32, 64), (4, 1, 1), (16, 16, 16))
+PLAIN = Variant("fmha_fwd", 64, "bf16", "batch", False, "none", False, False, "none")
+
+
+def render_one(variant: Variant) -> str:
+    return render_unit(Unit("u", "gfx1201", (KernelSpec("gfx1201", variant, D64),)))
+
+
+def flags(variant: Variant) -> dict[str, str]:
+    return dict(re.findall(r"/\*([a-z ]+)=\*/(true|false)", render_one(variant).partition("Kernel0")[2]))
+
+
+def test_flags_follow_the_order_of_the_wrapper_template() -> None:
+    header = (DEVICE / "fmha_fwd.hpp").read_text()
+    parameters = re.findall(r"bool k(\w+)_[,>]", header.partition("struct FmhaFwd")[0])
+    assert [name.replace(" ", "") for name in flags(PLAIN)] == [name.lower() for name in parameters]
+
+
+def test_each_feature_sets_its_own_flag_only() -> None:
+    assert set(flags(PLAIN).values()) == {"false"}
+    for change, names in (
+        ({"mask": True}, {"mask"}),
+        ({"mode": "group"}, {"group"}),
+        ({"softcap": True}, {"softcap"}),
+        ({"bias": "alibi"}, {"alibi"}),
+        ({"dropout": True}, {"dropout"}),
+        ({"padding": "seqlen"}, {"pad seqlen"}),
+        ({"padding": "full"}, {"pad seqlen", "pad hdim"}),
+    ):
+        on = {name for name, value in flags(replace(PLAIN, **change)).items() if value == "true"}
+        assert on == names
+
+
+def test_dtype_chooses_the_element_type() -> None:
+    assert "FmhaFwd<ck_tile::bf16_t," in render_one(PLAIN)
+    assert "FmhaFwd<ck_tile::fp16_t," in render_one(replace(PLAIN, dtype="fp16"))
+
+
+def test_every_kernel_is_instantiated_once_with_a_shape_that_is_defined() -> None:
+    for unit in plan_units(load_arch("gfx1201"), "full"):
+        text = render_unit(unit)
+        assert re.findall(r"FA_FWD_KERNEL\((\w+),", text) == [spec.name for spec in unit.specs]
+        defined = set(re.findall(r"^using (Shape\w+) =", text, flags=re.MULTILINE))
+        assert set(re.findall(r"_t, (Shape\w+),", text)) == defined
+        assert len(defined) == len({spec.tile for spec in unit.specs})
+
+
+def test_text_is_the_same_every_time_and_names_no_path() -> None:
+    for unit in plan_units(load_arch("gfx1201"), "smoke"):
+        assert render_unit(unit) == render_unit(unit)
+        assert str(Path.home()) not in render_unit(unit)
+
+
+def test_macro_and_header_exist() -> None:
+    assert "#define FA_FWD_KERNEL(name, kernel_type)" in (DEVICE / "fmha_fwd.hpp").read_text()
+
+
+def test_launcher_holds_one_kernel_and_ck_own_header() -> None:
+    text = render_launcher(KernelSpec("gfx1201", PLAIN, D64))
+    assert text.count("FmhaFwd<") == 1
+    assert text.index('"fmha_fwd.hpp"') < text.index('"device/fmha_fwd.hpp"')
+    assert "FA_FWD_KERNEL" not in text

@@ -1,0 +1,84 @@
+"""The table of kernel variants: what the profiles hold, and that nothing unknown passes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ck.errors import RequestError, TableError
+from ck.variants import load_variants
+
+ROW = """
+[[kernels]]
+op = "fmha_fwd"
+profiles = ["small"]
+dtypes = ["bf16"]
+hdims = [64]
+modes = ["batch"]
+masks = [false, true]
+biases = ["none"]
+softcaps = [false]
+dropouts = [false]
+paddings = ["none"]
+why = "a test"
+"""
+TABLE = 'schema = 1\n[profiles]\nsmall = "a test"\n' + ROW
+
+
+def load(tmp_path: Path, text: str):
+    path = tmp_path / "variants.toml"
+    path.write_text(text)
+    return load_variants(path)
+
+
+def test_smoke_is_two_head_dims_two_dtypes_plain_and_masked_with_three_paddings() -> None:
+    smoke = load_variants().of_profile("smoke")
+    assert len(smoke) == 2 * 2 * 2 * 3
+    assert {v.hdim for v in smoke} == {64, 128}
+    assert {v.dtype for v in smoke} == {"fp16", "bf16"}
+
+
+def test_inference_is_forward_up_to_d128_without_dropout() -> None:
+    inference = load_variants().of_profile("inference")
+    assert {v.hdim for v in inference} == {32, 64, 128}
+    assert not any(v.dropout for v in inference)
+
+
+def test_every_profile_is_within_full() -> None:
+    table = load_variants()
+    for profile in table.profiles:
+        assert set(table.of_profile(profile)) <= set(table.of_profile("full"))
+
+
+def test_overlapping_rows_give_each_variant_once(tmp_path: Path) -> None:
+    assert len(load(tmp_path, TABLE + ROW).of_profile("small")) == 2
+
+
+def test_unknown_profile_names_the_known_ones() -> None:
+    with pytest.raises(RequestError, match=r"'nope'.*smoke, inference, full") as error:
+        load_variants().of_profile("nope")
+    assert error.value.exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ('why = "a test"', 'why = "a test"\nspeed = 1', "unknown keys .'speed'.*row 1"),
+        ('why = "a test"', "", "missing keys .'why'"),
+        ("masks = [false, true]", "masks = [0, 1]", "masks has .0, 1.; allowed: .False, True"),
+        ('paddings = ["none"]', 'paddings = ["half"]', "paddings has .'half'"),
+        ('paddings = ["none"]', "paddings = []", "paddings has no values"),
+        ("hdims = [64]", 'hdims = ["64"]', "expected positive integers"),
+        ("hdims = [64]", "hdims = [0]", "expected positive integers"),
+        ('dtypes = ["bf16"]', 'dtypes = ["fp32"]', "dtypes has .'fp32'.*'fp16', 'bf16'"),
+        ('profiles = ["small"]', 'profiles = ["large"]', "profiles has .'large'"),
+        ('op = "fmha_fwd"', 'op = "gemm"', "op is 'gemm'"),
+        ("schema = 1", "schema = 2", "schema is 2"),
+        ("schema = 1", "schema = ", "not valid TOML"),
+    ],
+)
+def test_bad_tables_are_rejected(tmp_path: Path, old: str, new: str, message: str) -> None:
+    assert old in TABLE
+    with pytest.raises(TableError, match=message):
+        load(tmp_path, TABLE.replace(old, new))
