@@ -41,7 +41,8 @@ def attention_fp64(
     distance = torch.tensor(
         [[abs(i + seqlen_k - seqlen_q - j) for j in range(seqlen_k)] for i in range(seqlen_q)], dtype=torch.float64
     ).reshape(seqlen_q, seqlen_k)
-    outs, lses = [], []
+    outs = [torch.zeros(0, headdim, dtype=torch.float64)]
+    lses = [torch.zeros(0, dtype=torch.float64)]
     for b in range(batch):
         for h in range(nheads):
             key = k[b, :, h * nheads_k // nheads].double()
@@ -57,8 +58,8 @@ def attention_fp64(
             safe = torch.where(total > 0, total, torch.ones_like(total))
             outs.append((weights / safe[:, None]) @ value)
             lses.append(torch.log(total))
-    out = torch.stack(outs).reshape(batch, nheads, seqlen_q, headdim).transpose(1, 2)
-    return out, torch.stack(lses).reshape(batch, nheads, seqlen_q)
+    out = torch.cat(outs).reshape(batch, nheads, seqlen_q, headdim).transpose(1, 2)
+    return out, torch.cat(lses).reshape(batch, nheads, seqlen_q)
 
 
 def attention_same_dtype(

@@ -76,6 +76,13 @@ def _explicit(
     return torch.matmul(probabilities, v32).to(q.dtype), lse, pattern
 
 
+def _decide(condition: bool | torch.SymBool) -> bool:
+    """A plain bool, for arguments that must not be symbolic; under torch.compile this adds a guard."""
+    if condition:  # noqa: SIM103  (the condition itself would stay symbolic)
+        return True
+    return False
+
+
 def _fused(
     q: Tensor, k: Tensor, v: Tensor, *, softmax_scale: float, keep: Tensor | None, causal: bool, dropout_p: float
 ) -> Tensor:
@@ -86,9 +93,9 @@ def _fused(
         v,
         attn_mask=None if causal else keep,
         dropout_p=dropout_p,
-        is_causal=causal and keep is not None,
+        is_causal=causal,
         scale=softmax_scale,
-        enable_gqa=q.shape[1] != k.shape[1],
+        enable_gqa=_decide(q.shape[1] != k.shape[1]),
     )
 
 
@@ -119,7 +126,7 @@ def forward(
 
     if softcap == 0.0 and alibi_slopes is None and not return_attn_probs and rows.numel() and keys.numel():
         left_open = window_left < 0 or window_left >= seqlen_k - 1
-        causal = window_right == 0 and left_open and rows.shape[2] == seqlen_k
+        causal = _decide(window_right == 0 and left_open and rows.shape[2] == seqlen_k)
         out = _fused(rows, keys, values, softmax_scale=softmax_scale, keep=keep, causal=causal, dropout_p=dropout_p)
         return F.pad(out.transpose(1, 2), (0, 0, 0, 0, hidden, 0)).contiguous(), empty, empty
 

@@ -11,7 +11,7 @@ _DEFAULT_HEAD_DIMS = (64, 128)
 _DEFAULT_DTYPES = ("fp16", "bf16")
 _DEFAULT_TILE = 64
 # Smaller than an installed head dim, so that kernels with padded head dims run; one of them odd.
-_PADDED_HEAD_DIMS = (40, 72, 111, 160, 200)
+_PADDED_HEAD_DIMS = (24, 40, 72, 111, 160, 200)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,97 @@
+"""Which backend runs, decided from facts alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from flash_attn_rocm import backends
+from flash_attn_rocm.archs import load_archs
+from flash_attn_rocm.backends import choose
+from flash_attn_rocm.errors import BackendChoiceError, KernelsNotInstalledError, UnsupportedGpuError
+
+CPU: dict[str, Any] = {
+    "device_type": "cpu",
+    "hip": False,
+    "gfx": None,
+    "emulated": (),
+    "override": None,
+    "installed": ("gfx1201",),
+}
+ROCM = CPU | {"device_type": "cuda", "hip": True, "gfx": "gfx1201"}
+
+
+def test_cpu_tensors_run_on_sdpa() -> None:
+    assert choose(**CPU).backend == "sdpa"
+
+
+def test_cpu_tensors_run_on_the_emulated_gpu_when_asked_for() -> None:
+    choice = choose(**CPU | {"emulated": ("gfx1201",)})
+    assert (choice.backend, choice.gfx) == ("ck", "gfx1201")
+    assert "FLASH_ATTN_ROCM_EMULATE=gfx1201" in choice.reason
+
+
+def test_an_nvidia_gpu_runs_on_sdpa() -> None:
+    choice = choose(**CPU | {"device_type": "cuda"})
+    assert choice.backend == "sdpa"
+    assert "not an AMD GPU" in choice.reason
+
+
+@pytest.mark.parametrize("device_type", ["mps", "xpu", "meta"])
+def test_other_devices_run_on_sdpa(device_type: str) -> None:
+    assert choose(**CPU | {"device_type": device_type}).backend == "sdpa"
+
+
+@pytest.mark.parametrize("gfx", sorted(load_archs()))
+def test_an_amd_gpu_follows_its_table(gfx: str) -> None:
+    choice = choose(**ROCM | {"gfx": gfx, "installed": (gfx,)})
+    assert choice.backend == load_archs()[gfx].forward_backend
+    assert gfx in choice.reason
+
+
+def test_the_override_wins_over_the_table() -> None:
+    assert choose(**ROCM | {"override": "sdpa"}).backend == "sdpa"
+    assert choose(**ROCM | {"override": "ck"}).backend == "ck"
+    assert choose(**CPU | {"override": "sdpa", "emulated": ("gfx1201",)}).backend == "sdpa"
+
+
+def test_an_amd_gpu_without_kernels_names_the_package() -> None:
+    with pytest.raises(KernelsNotInstalledError, match="conda install flash-attn-rocm-kernels-gfx1201"):
+        choose(**ROCM | {"installed": ()})
+
+
+def test_sdpa_needs_no_kernels() -> None:
+    assert choose(**ROCM | {"installed": (), "override": "sdpa"}).backend == "sdpa"
+
+
+def test_an_unknown_amd_gpu_is_an_error() -> None:
+    with pytest.raises(UnsupportedGpuError, match=r"'gfx803' is not supported; supported: .*gfx1201"):
+        choose(**ROCM | {"gfx": "gfx803"})
+
+
+def test_an_unknown_emulated_gpu_is_an_error() -> None:
+    with pytest.raises(UnsupportedGpuError):
+        choose(**CPU | {"emulated": ("gfx803",)})
+
+
+def test_ck_on_cpu_without_emulation_is_an_error() -> None:
+    with pytest.raises(BackendChoiceError, match="FLASH_ATTN_ROCM_BACKEND=ck cannot be followed: CPU tensors"):
+        choose(**CPU | {"override": "ck"})
+
+
+def test_an_unknown_override_is_an_error() -> None:
+    with pytest.raises(BackendChoiceError, match="is 'triton'; allowed: ck, sdpa"):
+        choose(**CPU | {"override": "triton"})
+
+
+def test_emulation_and_a_real_gpu_do_not_mix() -> None:
+    with pytest.raises(BackendChoiceError, match="tensors are on a real GPU"):
+        choose(**ROCM | {"emulated": ("gfx1201",)})
+
+
+def test_the_list_of_emulated_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("FLASH_ATTN_ROCM_EMULATE", raising=False)
+    assert backends.emulated_gpus() == ()
+    monkeypatch.setenv("FLASH_ATTN_ROCM_EMULATE", "gfx1201, gfx942,")
+    assert backends.emulated_gpus() == ("gfx1201", "gfx942")

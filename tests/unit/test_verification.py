@@ -1,0 +1,180 @@
+"""`flash-attn-rocm verify`: its cases reach every kernel, and crashes, hangs and errors become results."""
+
+from __future__ import annotations
+
+import faulthandler
+import json
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flash_attn_rocm.cli import main, verify
+from flash_attn_rocm.verification import worker
+from flash_attn_rocm.verification.cases import Case, plan_cases
+from flash_attn_rocm.verification.worker import Result
+
+
+def rows(head_dims: tuple[int, ...], tile: tuple[int, int] = (64, 64)) -> list[dict[str, Any]]:
+    return [
+        {"op": "fmha_fwd", "mode": "batch", "dtype": dtype, "hdim_q": head_dim, "tile_m": tile[0], "tile_n": tile[1]}
+        for dtype in ("fp16", "bf16")
+        for head_dim in head_dims
+    ]
+
+
+def kernel_of(case: Case, head_dims: tuple[int, ...], tile: tuple[int, int]) -> tuple[str, int, bool, str] | None:
+    """dtype, head dim, mask and padding of the kernel a case needs, from the contract of kernels.json."""
+    if case.seqlen_q == 0 or case.seqlen_k == 0:
+        return None
+    head_dim = min(d for d in head_dims if d >= case.head_dim)
+    right = 0 if case.causal else case.window[1]
+    mask = (0 <= case.window[0] < case.seqlen_k - 1) or (0 <= right < case.seqlen_q - 1)
+    whole = case.seqlen_q % tile[0] == 0 and case.seqlen_k % tile[1] == 0
+    padding = "full" if head_dim != case.head_dim else "none" if whole else "seqlen"
+    return case.dtype, head_dim, mask, padding
+
+
+@pytest.mark.parametrize("head_dims", [(64, 128), (32, 64, 128, 256), (64,)])
+@pytest.mark.parametrize("tile", [(64, 64), (128, 32)])
+def test_the_cases_reach_every_kernel(head_dims: tuple[int, ...], tile: tuple[int, int]) -> None:
+    reached = {kernel_of(case, head_dims, tile) for case in plan_cases(rows(head_dims, tile))} - {None}
+    assert reached == {
+        (dtype, head_dim, mask, padding)
+        for dtype in ("fp16", "bf16")
+        for head_dim in head_dims
+        for mask in (False, True)
+        for padding in ("none", "seqlen", "full")
+    }
+
+
+def test_without_kernels_there_is_a_default_grid_with_distinct_names() -> None:
+    names = [case.name for case in plan_cases([])]
+    assert len(names) > 40
+    assert len(set(names)) == len(names)
+
+
+def test_a_kernel_that_no_case_launched_is_named() -> None:
+    results = [
+        Result(Case("bf16", 64, 1, 1), "passed", launches={"a": 2, "b": 0}),
+        Result(Case("bf16", 64, 1, 1), "error"),
+    ]
+    assert verify.kernels_not_executed([{"name": "a"}, {"name": "b"}, {"name": "c"}], results) == ["b", "c"]
+
+
+CASE = Case("bf16", 64, 4, 4)
+
+
+def _abort(case: Case, device: str) -> Result:
+    faulthandler.disable()  # pytest's would print a traceback
+    os.abort()
+
+
+def _hang(case: Case, device: str) -> Result:
+    time.sleep(60)
+    raise AssertionError
+
+
+def _raise(case: Case, device: str) -> Result:
+    raise ValueError("bad news")
+
+
+@pytest.mark.parametrize(
+    ("run_case", "status", "detail"),
+    [
+        (_abort, "crashed", "killed by SIGABRT"),
+        (_hang, "timeout", "no result after 1 s"),
+        (_raise, "error", "ValueError: bad news"),
+    ],
+)
+def test_a_case_that_does_not_return_is_reported(
+    monkeypatch: pytest.MonkeyPatch, run_case: Any, status: str, detail: str
+) -> None:
+    """With fork the child sees the replaced function; the parent goes on."""
+    import multiprocessing
+
+    monkeypatch.setattr(worker, "run_case", run_case)
+    result = worker.run_isolated(multiprocessing.get_context("fork"), CASE, "cpu", timeout_s=1.0)
+    assert (result.status, result.detail) == (status, detail)
+    assert not multiprocessing.active_children()
+
+
+@pytest.fixture
+def _plain_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in ("EMULATE", "BACKEND", "HIP_LIBRARY", "EMULATOR"):
+        monkeypatch.delenv(f"FLASH_ATTN_ROCM_{name}", raising=False)
+    monkeypatch.setenv("FLASH_ATTN_ROCM_KERNELS", str(tmp_path / "no kernels"))
+
+
+def stub_results(monkeypatch: pytest.MonkeyPatch, status: str) -> None:
+    monkeypatch.setattr(worker, "start_context", lambda: None)
+    monkeypatch.setattr(
+        worker, "run_isolated", lambda context, case, device, timeout: Result(case, status, detail="because")
+    )
+
+
+@pytest.mark.usefixtures("_plain_environment")
+@pytest.mark.parametrize(
+    ("status", "code"), [("passed", 0), ("failed", 1), ("crashed", 1), ("timeout", 1), ("error", 1)]
+)
+def test_exit_codes_and_json(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path, status: str, code: int
+) -> None:
+    stub_results(monkeypatch, status)
+    report = tmp_path / "report.json"
+    assert main(["verify", "--filter", "fp16 d64", "--json", str(report)]) == code
+    document = json.loads(report.read_text(encoding="utf-8"))
+    assert document["passed"] == (code == 0)
+    assert document["backend"] == "sdpa"
+    assert {row["status"] for row in document["cases"]} == {status}
+    printed = capsys.readouterr().out
+    assert ("PASSED" if code == 0 else "FAILED") in printed
+    assert ("because" in printed) == (code != 0)
+
+
+@pytest.mark.usefixtures("_plain_environment")
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["verify", "--emulate", "gfx803"], "GPU 'gfx803' is not supported; supported: "),
+        (["verify", "--emulate", "gfx1201"], "conda install flash-attn-rocm-emulator"),
+    ],
+)
+def test_a_bad_request_exits_with_2(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    arguments: list[str],
+    message: str,
+) -> None:
+    monkeypatch.setenv("FLASH_ATTN_ROCM_EMULATOR", str(tmp_path))
+    monkeypatch.setattr(os, "environ", os.environ.copy())  # --emulate sets a variable
+    assert main(arguments) == 2
+    assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("arguments", [[], ["frobnicate"], ["verify", "--timeout", "soon"]])
+def test_unparsable_arguments_exit_with_2(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as exit_:
+        main(arguments)
+    assert exit_.value.code == 2
+    assert "usage: flash-attn-rocm" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("_plain_environment")
+def test_info_reports_what_would_run(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.setenv("FLASH_ATTN_ROCM_LIBRARY", str(tmp_path / "absent.so"))
+    from flash_attn_rocm import ops
+
+    monkeypatch.setattr(ops, "_library", None)
+    assert main(["info", "--json"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert report["runs"][0] == {"device": "cpu", "gfx": None, "backend": "sdpa", "reason": "CPU tensors"}
+    assert report["kernels"] == {}
+    assert any("absent.so: no such file" in problem for problem in report["problems"])
+    assert main(["info"]) == 0
+    assert "on cpu: sdpa, because: CPU tensors" in capsys.readouterr().out
