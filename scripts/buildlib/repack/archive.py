@@ -13,7 +13,7 @@ from pathlib import Path
 import rattler_build
 
 SUBDIR = "linux-64"
-FORMAT = "2"  # part of every key: raise it when a repacked package's layout changes
+FORMAT = "3"  # part of every key: raise it when a repacked package's layout changes
 
 # Level 3 writes torch's 750 MB in a fraction of the default's time; the larger file never leaves the machine.
 _COMPRESSION_LEVEL = 3

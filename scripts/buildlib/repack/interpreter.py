@@ -15,6 +15,8 @@ from scripts.buildlib.repack.relocate import copy_writable, is_elf, needed_libra
 # Not needed to run programs, or tied to the machine it was installed on.
 _LEFT_OUT = {"__pycache__", "EXTERNALLY-MANAGED", "dist-packages", "ensurepip", "idlelib", "lib2to3", "site-packages"}
 _LEFT_OUT |= {"sitecustomize.py", "test", "tkinter", "turtledemo"}
+# Extension modules for windows on a screen and for CPython's own tests.
+_LEFT_OUT_MODULES = ("_tkinter.", "_test", "_xxtest", "_ctypes_test.")
 
 _RELOCATE = """
 
@@ -33,6 +35,14 @@ def _relocate(old, variables):
 build_time_vars = _relocate(%r, build_time_vars)
 """
 
+_SITE_CUSTOMIZE = """\
+# Debian's `site` adds only dist-packages to sys.path; conda packages are in site-packages.
+import site
+import sys
+
+site.addsitedir(f"{sys.prefix}/lib/python{sys.version_info[0]}.{sys.version_info[1]}/site-packages")
+"""
+
 
 def _base_executable() -> Path:
     return Path(os.path.realpath(getattr(sys, "_base_executable", sys.executable)))
@@ -48,7 +58,7 @@ def _copy_stdlib(source: Path, target: Path) -> None:
         directories[:] = [n for n in directories if n not in _LEFT_OUT and not n.startswith("config-")]
         for name in names:
             path = Path(folder) / name
-            if name in _LEFT_OUT or not path.is_file():
+            if name in _LEFT_OUT or name.startswith(_LEFT_OUT_MODULES) or not path.is_file():
                 continue
             copy = copy_writable(path, target / path.relative_to(source))
             if copy.suffix == ".py" and not _change_source(copy):
@@ -62,7 +72,7 @@ def _change_source(path: Path) -> bool:
         with path.open("a", encoding="utf-8") as stream:
             stream.write(_RELOCATE % sys.base_prefix)
         return True
-    if path.name == "site.py" or path.stem == "sysconfig" or path.parent.name == "sysconfig":
+    if path.stem == "sysconfig" or path.parent.name == "sysconfig":
         # Debian's own Python installs into dist-packages; a conda environment has site-packages.
         text = path.read_text(encoding="utf-8")
         changed = text.replace("dist-packages", "site-packages")
@@ -72,11 +82,18 @@ def _change_source(path: Path) -> bool:
     return False
 
 
+def _find_site_packages(stdlib: Path) -> None:
+    """Make Debian's Python look into site-packages: its changed `site` is frozen into the program (Python 3.11 on)."""
+    if "dist-packages" in (stdlib / "site.py").read_text(encoding="utf-8"):
+        (stdlib / "sitecustomize.py").write_text(_SITE_CUSTOMIZE, encoding="utf-8")
+
+
 def _stage(staging: Path) -> Iterable[tuple[Path, str]]:
     stdlib = staging / f"lib/python{PYTHON_XY}"
     _copy_stdlib(_stdlib(), stdlib)
     (stdlib / "site-packages").mkdir()
     (stdlib / "site-packages" / "README.txt").write_text("Packages are installed here.\n", encoding="utf-8")
+    _find_site_packages(stdlib)
     program = copy_writable(_base_executable(), staging / f"bin/python{PYTHON_XY}")
     for name in ("python", "python3"):
         (staging / "bin" / name).symlink_to(program.name)
