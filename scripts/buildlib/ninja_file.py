@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import shlex
+import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -15,7 +18,8 @@ def escape(path: str) -> str:
 
 def quote(word: str) -> str:
     """A word of a command line; ninja hands the line to a shell (POSIX) or to CreateProcess (Windows)."""
-    return '"' + word.replace("$", "$$") + '"'
+    quoted = subprocess.list2cmdline([word]) if os.name == "nt" else shlex.quote(word)
+    return quoted.replace("$", "$$")
 
 
 def render_ninja(jobs: Sequence[Job], python: str, script: str) -> str:

@@ -92,11 +92,13 @@ def test_damaged_wheel_is_refused_with_both_hashes_and_nothing_unpacked(tmp_path
     assert not (tmp_path / "out").exists()
 
 
-def test_pip_fetches_the_pinned_file(tmp_path: Path, offline_index: Path) -> None:
-    _, pin = make_wheel(offline_index)
+def test_pip_fetches_the_pinned_file_once(tmp_path: Path, offline_index: Path) -> None:
+    wheel, pin = make_wheel(offline_index)
     source = choose_source(tmp_path / "cache", {}, pin)
     assert (source.root / CORE).read_text() == "// core\n"
     assert (source.label, source.why) == ("tiny-ck 1.0", "the pinned wheel")
+    wheel.unlink()
+    assert choose_source(tmp_path / "cache", {}, pin) == source
 
 
 def test_pip_refuses_a_tampered_file_with_both_hashes(tmp_path: Path, offline_index: Path) -> None:
@@ -108,13 +110,6 @@ def test_pip_refuses_a_tampered_file_with_both_hashes(tmp_path: Path, offline_in
         download_wheel(pin, tmp_path)
     assert pin.sha256 in str(error.value)
     assert got in str(error.value)
-
-
-def test_unpacked_tree_is_used_again_without_a_download(tmp_path: Path, offline_index: Path) -> None:
-    wheel, pin = make_wheel(offline_index)
-    first = choose_source(tmp_path / "cache", {}, pin)
-    wheel.unlink()
-    assert choose_source(tmp_path / "cache", {}, pin) == first
 
 
 def test_ck_root_wins_and_no_path_gets_into_its_label(tmp_path: Path) -> None:

@@ -141,7 +141,7 @@ def test_failed_download_leaves_nothing_that_looks_complete(tmp_path: Path, monk
     with pytest.raises(CommandError, match="apt-get download failed"):
         fetch_files(tmp_path / "cache")
     assert list((tmp_path / "cache").iterdir()) == []
-    source = [line for line in (tmp_path / "log").read_text().splitlines() if "download" in line]
+    source = [line for line in (tmp_path / "log").read_text().splitlines() if " download " in line]
     assert "libamdhip64-dev rocm-device-libs-21" in source[0]
 
 

@@ -1,0 +1,148 @@
+"""The whole kernel build with a make-believe compiler: units, cache, manifests, failures and the command line."""
+
+from __future__ import annotations
+
+import io
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from ck.source import CkSource
+from flash_attn_rocm.archs import load_arch
+from scripts import kernels as command
+from scripts.buildlib.errors import CompileError
+from scripts.buildlib.kernels import KernelBuild, KernelRequest, build_kernels
+from scripts.buildlib.toolchains.layout import Parts, Toolchain, inspect_parts
+from tests.unit.fake_toolchain import make_compiler, make_rocm
+
+
+@dataclass
+class Workshop:
+    """A toolchain, a CK tree, and the log of compiles."""
+
+    root: Path
+    toolchain: Toolchain
+    ck: CkSource
+    log: Path
+
+    def build(self, out: str = "out", **wanted: object) -> KernelBuild:
+        request = KernelRequest("smoke", (load_arch("gfx1201"),), self.root / out, **wanted)
+        return build_kernels(request, Console(file=io.StringIO()), self.toolchain, self.ck)
+
+    def compiles(self) -> int:
+        return len(self.log.read_text().splitlines()) if self.log.exists() else 0
+
+
+@pytest.fixture
+def workshop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workshop:
+    monkeypatch.setenv("FLASH_ATTN_ROCM_CACHE", str(tmp_path / "cache"))
+    log = tmp_path / "compiles.log"
+    clang = make_compiler(tmp_path / "bin", log)
+    rocm = make_rocm(tmp_path / "rocm")
+    candidate = inspect_parts("test", "here", Parts([clang], [rocm], [rocm / "amdgcn" / "bitcode"]), ())
+    assert candidate.toolchain is not None, candidate.reason
+    core = tmp_path / "ck" / "include" / "ck_tile" / "core.hpp"
+    core.parent.mkdir(parents=True)
+    core.write_text("// core\n")
+    return Workshop(tmp_path, candidate.toolchain, CkSource(tmp_path / "ck", "tiny-ck 1.0", "a test"), log)
+
+
+def test_unchanged_input_is_never_compiled_twice(workshop: Workshop) -> None:
+    first = workshop.build(hdims=(64,))
+    assert (len(first.compiled), len(first.cached), first.kernels) == (2, 0, 12)
+    again = workshop.build(hdims=(64,))
+    assert (len(again.compiled), len(again.up_to_date)) == (0, 2)
+    elsewhere = workshop.build("clean checkout", hdims=(64,))
+    assert (len(elsewhere.compiled), len(elsewhere.cached)) == (0, 2)
+    assert workshop.compiles() == 2
+    assert elsewhere.manifests["gfx1201"].read_bytes() == first.manifests["gfx1201"].read_bytes()
+
+
+def test_changed_header_compiles_again_and_changed_back_does_not(workshop: Workshop) -> None:
+    core = workshop.ck.include / "ck_tile" / "core.hpp"
+    workshop.build(hdims=(64,))
+    core.write_text("// newer core\n")
+    assert len(workshop.build(hdims=(64,)).compiled) == 2
+    core.write_text("// core\n")
+    assert len(workshop.build(hdims=(64,)).cached) == 2
+    assert workshop.compiles() == 4
+
+
+def test_manifest_and_code_objects_are_all_that_is_left_for_a_gpu(workshop: Workshop) -> None:
+    build = workshop.build()
+    manifest = json.loads(build.manifests["gfx1201"].read_text())
+    assert len(manifest["kernels"]) == 24
+    assert (manifest["ck"], manifest["compiler"]) == ("tiny-ck 1.0", "clang version 22.1.8")
+    workshop.build(hdims=(128,))
+    left = {path.name for path in (workshop.root / "out" / "gfx1201").iterdir()}
+    assert left == {"kernels.json", "fmha_fwd_gfx1201_bf16_d128.co", "fmha_fwd_gfx1201_fp16_d128.co"}
+
+
+def test_failure_shows_the_first_error_whole_and_the_command(workshop: Workshop) -> None:
+    (workshop.ck.include / "ck_tile" / "core.hpp").write_text("BROKEN\n")
+    with pytest.raises(CompileError) as error:
+        workshop.build(hdims=(64,), max_jobs=1)
+    text = str(error.value)
+    assert "error: BROKEN is not a type\n  note: first" in text
+    assert "a second error" not in text
+    assert f"{workshop.toolchain.clangxx} -x hip --offload-arch=gfx1201" in text
+    source = workshop.root / "out" / "work" / "gfx1201" / f"{error.value.unit}.hip"
+    assert str(source) in error.value.command
+    assert "a second error" in source.with_suffix(".log").read_text()
+    assert error.value.exit_code == 1
+    assert not list((workshop.root / "out" / "gfx1201").glob("*.co"))
+
+
+def test_repaired_input_builds_after_a_failure(workshop: Workshop) -> None:
+    core = workshop.ck.include / "ck_tile" / "core.hpp"
+    core.write_text("BROKEN\n")
+    with pytest.raises(CompileError):
+        workshop.build(hdims=(64,))
+    core.write_text("// core\n")
+    assert len(workshop.build(hdims=(64,)).compiled) == 2
+
+
+def run_command(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    code = command.main(list(arguments))
+    captured = capsys.readouterr()
+    return code, captured.out, captured.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--profile", "nope"), "profile 'nope' is not available; allowed: smoke, inference, full"),
+        (("--arch", "gfx000"), "GPU_ARCHS is 'gfx000'"),
+        (("--hdim", "48"), "head dim 48 is not available; allowed: 64, 128"),
+        (("--jobs", "none"), "MAX_JOBS is 'none'"),
+        (("--report", "--out", "/nowhere"), "Build them first: ./pixiw run kernels"),
+    ],
+)
+def test_bad_requests_exit_with_2_and_say_what_is_allowed(
+    capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], message: str
+) -> None:
+    code, _, err = run_command(capsys, *arguments)
+    assert code == 2
+    assert message in err
+
+
+def test_dry_run_prints_units_with_cost_and_compiles_nothing(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    code, out, _ = run_command(capsys, "--dry-run", "--jobs", "1", "--out", str(tmp_path / "out"))
+    assert code == 0
+    for text in ("fmha_fwd_gfx1201_bf16_d128", "CPU-s", "MiB", "24", "1 compiles at once, limited by MAX_JOBS"):
+        assert text in out
+    assert not (tmp_path / "out").exists()
+
+
+def test_report_lists_every_kernel_with_its_registers(capsys: pytest.CaptureFixture[str], workshop: Workshop) -> None:
+    workshop.build()
+    code, out, _ = run_command(capsys, "--report", "--out", str(workshop.root / "out"))
+    assert code == 0
+    assert out.count("fmha_fwd_gfx1201_") == 24
+    assert "146" in out
+    assert "compiler: clang version 22.1.8" in out
