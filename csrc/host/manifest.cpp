@@ -100,7 +100,8 @@ void parse_args(const Reader& reader, KernelInfo& kernel)
         const std::optional<Arg> arg = find_arg(name);
         if(!arg)
         {
-            fail(reader.where, ": argument '", name, "' is unknown to this library. Update it: conda update flash-attn-rocm");
+            fail(reader.where, ": argument '", name,
+                 "' is unknown to this library. Update it: conda update flash-attn-rocm");
         }
         if(!slot.is_array() || slot.size() != 2 || !slot[0].is_number_unsigned() || !slot[1].is_number_unsigned())
         {
@@ -109,7 +110,8 @@ void parse_args(const Reader& reader, KernelInfo& kernel)
         const ArgSlot parsed = {slot[0].get<std::uint32_t>(), slot[1].get<std::uint32_t>()};
         if(parsed.size == 0 || parsed.offset + std::uint64_t{parsed.size} > kernel.kargs_bytes)
         {
-            fail(reader.where, ": argument '", name, "' ", slot.dump(), " lies outside kargs_bytes ", kernel.kargs_bytes);
+            fail(reader.where, ": argument '", name, "' ", slot.dump(), " lies outside kargs_bytes ",
+                 kernel.kargs_bytes);
         }
         kernel.args[static_cast<std::size_t>(*arg)] = parsed;
     }
@@ -137,7 +139,8 @@ KernelInfo parse_kernel(const Reader& reader, std::size_t code_objects)
     kernel.tile_n        = reader.get<std::int64_t>("tile_n");
     kernel.block_threads = reader.get<std::uint32_t>("block_threads");
     kernel.kargs_bytes   = reader.get<std::uint32_t>("kargs_bytes");
-    if(kernel.tile_m <= 0 || kernel.tile_n <= 0 || kernel.hdim_q <= 0 || kernel.hdim_v <= 0 || kernel.block_threads == 0)
+    if(kernel.tile_m <= 0 || kernel.tile_n <= 0 || kernel.hdim_q <= 0 || kernel.hdim_v <= 0 ||
+       kernel.block_threads == 0)
     {
         fail(reader.where, ": tile_m, tile_n, hdim_q, hdim_v and block_threads must be positive");
     }
@@ -153,9 +156,14 @@ void check_schema(const Reader& reader, const std::filesystem::path& path)
         return;
     }
     const std::string gfx = path.parent_path().filename().string();
-    const bool newer      = schema > kSchema;
-    fail(path.string(), ": schema ", schema, " is ", newer ? "newer" : "older", " than this library reads (", kSchema,
-         "). Update ", newer ? "the library: conda update flash-attn-rocm" : "the kernels: conda update flash-attn-rocm-kernels-" + gfx);
+    const std::string where = concat(path.string(), ": schema ", schema, " is ");
+    if(schema > kSchema)
+    {
+        fail(where, "newer than this library reads (", kSchema,
+             "). Update the library: conda update flash-attn-rocm");
+    }
+    fail(where, "older than this library reads (", kSchema,
+         "). Update the kernels: conda update flash-attn-rocm-kernels-", gfx);
 }
 
 } // namespace

@@ -2,6 +2,7 @@
 #include "fwd.hpp"
 
 #include <limits>
+#include <mutex>
 #include <vector>
 
 #include <torch/csrc/stable/accelerator.h>
@@ -134,19 +135,52 @@ FwdRequest make_request(const Tensor& q, const Tensor& k, const Tensor& v, const
     return request;
 }
 
-void launch_on_gpu(const KernelInfo& kernel, const FwdRequest& request, std::int32_t device)
+// Replaces tensors by copies where the kernel cannot read them as they lie in memory.
+void make_readable(const KernelInfo& kernel, Tensor& q, Tensor& k, Tensor& v)
 {
-    launch_fwd(Library::instance(), device, current_stream(device), kernel, request);
+    q = readable(q, "q");
+    k = readable(k, "k");
+    v = readable(v, "v");
+    if(needs_alignment(kernel))
+    {
+        q = aligned(q);
+        k = aligned(k);
+        v = aligned(v);
+    }
 }
 
 void launch_emulated(const KernelInfo& kernel, const FwdRequest& request, std::vector<ByteRange> memory)
 {
+    // One at a time: calls on other threads may share tensors, and memory can be registered only once.
+    static std::mutex mutex;
+    const std::lock_guard lock(mutex);
     Library& library      = Library::instance();
     const HipRuntime& hip = library.hip();
     check_hip(hip, hip.api.hipSetDevice(0), "hipSetDevice(0)");
     const HostRegistration registration(hip, std::move(memory));
     launch_fwd(library, 0, nullptr, kernel, request);
     check_hip(hip, hip.api.hipStreamSynchronize(nullptr), concat("running ", kernel.name));
+}
+
+// The request's launches are queued on torch's current stream, or done when this returns on the emulated GPU.
+void launch(const KernelInfo& kernel, FwdRequest request, Tensor q, Tensor k, Tensor v, Tensor out, Tensor lse)
+{
+    STD_TORCH_CHECK(!layout_too_large(view_of(out), request.seqlen_q, request.hdim),
+                    "out has shape ", describe_shape(out),
+                    ": one head spans more than 2 GiB. Split the heads or the sequence into chunks");
+    make_readable(kernel, q, k, v);
+    request.q = view_of(q);
+    request.k = view_of(k);
+    request.v = view_of(v);
+    if(q.is_cuda())
+    {
+        const std::int32_t device = q.get_device_index();
+        launch_fwd(Library::instance(), device, current_stream(device), kernel, request);
+        return;
+    }
+    launch_emulated(kernel,
+                    request,
+                    {byte_range(q), byte_range(k), byte_range(v), byte_range(out), byte_range(lse)});
 }
 
 } // namespace
@@ -162,9 +196,8 @@ std::tuple<Tensor, Tensor> fwd(Tensor q,
                                double dropout_p)
 {
     check_tensors(q, k, v);
-    const bool on_gpu = q.is_cuda();
     std::optional<torch::stable::accelerator::DeviceGuard> guard;
-    if(on_gpu)
+    if(q.is_cuda())
     {
         guard.emplace(q.get_device_index());
     }
@@ -174,19 +207,19 @@ std::tuple<Tensor, Tensor> fwd(Tensor q,
                         "tensors are on the CPU and no emulated GPU is in use. Move them to an AMD GPU, or set "
                         "FLASH_ATTN_ROCM_EMULATE=<gfx> before the first call");
     }
-    const std::int32_t device = on_gpu ? q.get_device_index() : 0;
+    const std::vector<std::int64_t> lse_shape = {q.size(0), q.size(2), q.size(1)};
+    Tensor out                                = torch::stable::new_empty(q, q.sizes());
+    Tensor lse                                = torch::stable::new_empty(q, lse_shape, ScalarType::Float);
 
-    Tensor out = torch::stable::new_empty(q, q.sizes());
-    Tensor lse = torch::stable::new_empty(
-        q, std::vector<std::int64_t>{q.size(0), q.size(2), q.size(1)}, ScalarType::Float);
-    FwdRequest request     = make_request(q, k, v, out, lse);
-    request.softmax_scale  = softmax_scale;
-    request.window_left    = window_left;
-    request.window_right   = window_right;
-    request.softcap        = softcap;
-    request.dropout_p      = dropout_p;
-    request.alibi_slopes   = alibi_slopes ? static_cast<const float*>(alibi_slopes->data_ptr()) : nullptr;
+    FwdRequest request    = make_request(q, k, v, out, lse);
+    request.softmax_scale = softmax_scale;
+    request.window_left   = window_left;
+    request.window_right  = window_right;
+    request.softcap       = softcap;
+    request.dropout_p     = dropout_p;
+    request.alibi_slopes  = alibi_slopes ? static_cast<const float*>(alibi_slopes->data_ptr()) : nullptr;
     check_fwd_request(request);
+    const int device         = q.is_cuda() ? q.get_device_index() : 0;
     const KernelInfo& kernel = select_fwd_kernel(Library::instance(), device, request);
     if(out.numel() == 0)
     {
@@ -198,30 +231,7 @@ std::tuple<Tensor, Tensor> fwd(Tensor q,
         torch::stable::fill_(lse, -std::numeric_limits<double>::infinity());
         return {out, lse};
     }
-
-    q = readable(q, "q");
-    k = readable(k, "k");
-    v = readable(v, "v");
-    STD_TORCH_CHECK(!layout_too_large(view_of(out), request.seqlen_q, request.hdim),
-                    "out has shape ", describe_shape(out), ": one head spans more than 2 GiB. "
-                    "Split the heads or the sequence into chunks");
-    if(needs_alignment(kernel))
-    {
-        q = aligned(q);
-        k = aligned(k);
-        v = aligned(v);
-    }
-    request.q = view_of(q);
-    request.k = view_of(k);
-    request.v = view_of(v);
-    if(on_gpu)
-    {
-        launch_on_gpu(kernel, request, device);
-    }
-    else
-    {
-        launch_emulated(kernel, request, {byte_range(q), byte_range(k), byte_range(v), byte_range(out), byte_range(lse)});
-    }
+    launch(kernel, request, q, k, v, out, lse);
     return {out, lse};
 }
 
