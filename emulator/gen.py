@@ -25,11 +25,11 @@ ROW_KEYS = {
     "special": {"fn", "types", "returns", "args"},
 }
 VECTOR_TYPES = {"u32": "U32", "s32": "S32", "f32": "F32", "u64": "U64", "s64": "S64", "f64": "F64"}
-SCALAR_TYPES = {"u32": "u32", "s32": "s32", "f32": "float", "u64": "u64", "s64": "s64"}
+SCALAR_TYPES = {"u32": "u32", "s32": "s32", "f32": "float", "u64": "u64", "s64": "s64", "k16": "u32"}
 FLOATS = {"f32", "f64", "f16", "f16hi"}
 # How the loader turns a constant operand into bits, per operand type (machine/program.cpp).
 CONSTANT_CODES = {"u32": "i", "s32": "i", "f32": "i", "mask": "i", "b32": "i", "u64": "Q", "s64": "q", "f64": "d", "b64": "Q"}
-CONSTANT_CODES |= {"f16": "h", "b16": "h", "dst": "D", "none": "-", "smem_offset": "o", "label": "L"}
+CONSTANT_CODES |= {"k16": "k", "f16": "h", "b16": "h", "dst": "D", "none": "-", "smem_offset": "o", "label": "L"}
 
 
 class ShapeError(Exception):

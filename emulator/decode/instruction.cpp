@@ -228,6 +228,7 @@ std::vector<Instruction> parse_instruction(const CodeLine& line) {
 std::string shape_key(const Instruction& instruction) {
   std::string key = instruction.mnemonic;
   char separator = ' ';
+  bool names_halves = false;
   for (std::size_t i = 0; i < instruction.operands.size(); ++i) {
     const Operand& operand = instruction.operands[i];
     key += separator;
@@ -243,10 +244,13 @@ std::string shape_key(const Instruction& instruction) {
       case Operand::Kind::kOff: key += "off"; break;
       case Operand::Kind::kText: key += operand.text; break;
     }
-    if (operand.half != 0) (key += '.') += operand.half;
+    if (operand.half == 0) continue;
+    names_halves = true;
+    (key += '.') += operand.half;
   }
   for (const Modifier& modifier : instruction.modifiers) {
     if (is_outside_shape(modifier.name)) continue;
+    if (names_halves && modifier.name == "op_sel") continue;  // repeats what the operands say
     key += ' ' + modifier.name;
     if (!modifier.value.empty()) key += ':' + modifier.value;
   }

@@ -5,15 +5,6 @@
 
 namespace emu {
 
-// Scalar counterpart of a lane type.
-template <class V> struct ScalarOf;
-template <> struct ScalarOf<U32> { using type = u32; };
-template <> struct ScalarOf<S32> { using type = s32; };
-template <> struct ScalarOf<F32> { using type = float; };
-template <> struct ScalarOf<U64> { using type = u64; };
-template <> struct ScalarOf<S64> { using type = s64; };
-template <> struct ScalarOf<F64> { using type = double; };
-
 template <class T>
 [[gnu::always_inline]] inline T scalar_in(const Wave* wave, u32 slot) {
   if constexpr (sizeof(T) == 4) {

@@ -146,7 +146,7 @@ class Lowering {
   }
 
   // ISA guide 6.1, "Source operands": a constant takes the operand's type. i: 32 bits, h: 16 bits, q and Q: 64 bits where a
-  // literal is sign or zero extended, d: f64 where a literal gives the high half.
+  // literal is sign or zero extended, d: f64 where a literal gives the high half, k: 16 bits to be sign extended (SOPK).
   u32 lower_constant(const Operand& operand, char code) {
     const bool is_float = operand.kind == Operand::Kind::kFloat;
     const bool literal = operand.kind == Operand::Kind::kHex;
@@ -160,6 +160,7 @@ class Lowering {
         if (is_float) return constant(bits<u64>(operand.real), 2);
         if (literal && code == 'q') return constant(u64(s64(s32(operand.integer))), 2);
         return constant(u64(operand.integer), 2);
+      case 'k': return constant(u64(s64(s16(operand.integer))), 1);
       case '-': return constant(u64(operand.integer), 1);
       default: return constant(is_float ? bits<u32>(float(operand.real)) : u64(operand.integer), 1);
     }

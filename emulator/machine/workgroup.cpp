@@ -52,7 +52,7 @@ bool WorkgroupRunner::run_wave(Wave& wave) {
   if (wave.status != WaveStatus::kEnded) return true;
   // An ended wave no longer takes part in barriers (ISA guide 5.6).
   --group_.live_waves;
-  if (group_.signalled != 0 && group_.signalled == group_.live_waves) {
+  if (group_.signalled != 0 && group_.signalled >= group_.live_waves) {
     group_.signalled = 0;
     ++group_.phase;
   }

@@ -153,19 +153,24 @@ template <class V> LANES V div_scale(V a, V b, V c, S32& rescale) {
   V result;
   for (int lane = 0; lane < kLanes; ++lane) {
     bool flag = false;
-    result[lane] = div_scale_lane(a[lane], b[lane], c[lane], flag);
+    using T = typename ScalarOf<V>::type;
+    result[lane] = div_scale_lane(T(a[lane]), T(b[lane]), T(c[lane]), flag);
     rescale[lane] = flag ? -1 : 0;
   }
   return result;
 }
-// V_DIV_FMAS_F32/F64: fma, then where vcc is set undoes the scaling: up if the scaled quotient is large, else down.
+// V_DIV_FMAS_F32/F64: fma, then where vcc is set undoes the scaling (up if the scaled quotient is large, else down), all with one
+// rounding, for which the sum is taken in a wider type: a denormal quotient must not be rounded twice.
+inline float div_fmas_lane(float a, float b, float c, int scale) { return float(std::ldexp(std::fma(double(a), double(b), double(c)), scale)); }
+inline double div_fmas_lane(double a, double b, double c, int scale) {
+  return double(std::ldexp(std::fma(static_cast<long double>(a), static_cast<long double>(b), static_cast<long double>(c)), scale));
+}
 template <class V> LANES V div_fmas(V a, V b, V c, S32 vcc) {
+  using T = typename ScalarOf<V>::type;
+  using L = DivisionLimits<T>;
   V result = fma(a, b, c);
-  for (int lane = 0; lane < kLanes; ++lane) {
-    if (vcc[lane] == 0) continue;
-    using L = DivisionLimits<__typeof__(c[0] + 0)>;
-    result[lane] = std::ldexp(result[lane], exponent_field(c[lane] + 0) > L::bias ? L::scale : -L::scale);
-  }
+  for (int lane = 0; lane < kLanes; ++lane)
+    if (vcc[lane] != 0) result[lane] = div_fmas_lane(T(a[lane]), T(b[lane]), T(c[lane]), exponent_field(T(c[lane])) > L::bias ? L::scale : -L::scale);
   return result;
 }
 // V_DIV_FIXUP_F32/F64: S0 is the quotient so far, S1 the denominator, S2 the numerator; puts in the special cases.
@@ -185,9 +190,8 @@ inline T div_fixup_lane(T s0, T s1, T s2) {
   return with_sign(std::fabs(s0));
 }
 template <class V> LANES V div_fixup(V a, V b, V c) {
-  V result;
-  for (int lane = 0; lane < kLanes; ++lane) result[lane] = div_fixup_lane(a[lane] + 0, b[lane] + 0, c[lane] + 0);
-  return result;
+  using T = typename ScalarOf<V>::type;
+  return per_lane<V>([](T s0, T s1, T s2) { return div_fixup_lane(s0, s1, s2); }, a, b, c);
 }
 
 }  // namespace emu::sem
