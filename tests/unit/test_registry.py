@@ -109,6 +109,14 @@ def test_network_failure_is_a_reason_not_a_crash(tmp_path: Path, monkeypatch: py
     (candidate,) = registry.find_candidates({"PATH": path}, GFX, tmp_path / "cache", may_install=True)
     assert candidate.toolchain is None
     assert "apt-get failed" in candidate.reason
+    assert "network" in candidate.fix
+
+
+def test_old_mirror_is_explained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = apt_path(tmp_path, monkeypatch, 'echo "E: Release file is expired (invalid since 23d)" >&2; exit 100')
+    monkeypatch.setattr(registry, "find_clang", lambda _: [make_clang(tmp_path / "clang")])
+    (candidate,) = registry.find_candidates({"PATH": path}, GFX, tmp_path / "cache", may_install=True)
+    assert "Check-Valid-Until" in candidate.fix
 
 
 def test_unpacked_files_are_used_again_offline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,6 +19,8 @@ from scripts.buildlib.toolchains.layout import Candidate, Parts, bitcode_dirs, i
 ORIGIN = "registry"
 # clang that reads the bitcode of rocm-device-libs-21, newest first.
 CLANG_RELEASES = (22, 21)
+_OFFLINE = "check the network and run `./pixiw run toolchain` again"
+_EXPIRED = "the mirror is out of date: use a current one, or let apt accept it (apt.conf(5): Check-Valid-Until)"
 
 
 def packages_of(release: int) -> tuple[str, ...]:
@@ -85,7 +87,7 @@ def find_candidates(env: Mapping[str, str], gfxs: Sequence[str], cache: Path, ma
             return
         root = fetch_files(cache)
     except (BuildError, OSError) as error:
-        yield Candidate(ORIGIN, "apt", None, str(error), "check the network and run `./pixiw run toolchain` again")
+        yield Candidate(ORIGIN, "apt", None, str(error), _EXPIRED if "is expired" in str(error) else _OFFLINE)
         return
     usr = root / "usr"
     candidate = inspect_parts(
