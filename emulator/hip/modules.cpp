@@ -72,6 +72,13 @@ std::string library_directory() {
   return error ? "." : path.parent_path().string();
 }
 
+// Names out of a damaged file may hold any bytes; callers get printable text.
+void Runtime::set_fault(const std::string& text) {
+  fault_ = text;
+  for (char& c : fault_)
+    if ((c < ' ' && c != '\n') || c > '~') c = '?';
+}
+
 Error Runtime::load_module(Module** module, const void* image, int device) {
   if (module == nullptr || image == nullptr) return kErrorInvalidValue;
   *module = nullptr;

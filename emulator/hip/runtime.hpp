@@ -62,7 +62,7 @@ class Runtime {
   bool is_stream(const Stream* stream) const { return stream == nullptr || streams.count(stream) != 0; }
   std::map<const Stream*, std::unique_ptr<Stream>> streams;
 
-  void set_fault(const std::string& text) { fault_ = text; }
+  void set_fault(const std::string& text);
   const std::string& fault() const { return fault_; }
   std::uint64_t executed() const { return executed_; }  // wave instructions of all launches
 

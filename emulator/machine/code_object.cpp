@@ -135,7 +135,7 @@ void CodeObject::read_descriptor(KernelDescriptor& kernel) const {
   kernel.entry = kernel.address + std::uint64_t(read<std::int64_t>(raw, 16, "a descriptor"));
   const auto rsrc1 = read<std::uint32_t>(raw, 48, "a descriptor"), rsrc2 = read<std::uint32_t>(raw, 52, "a descriptor");
   const auto properties = read<std::uint16_t>(raw, 56, "a descriptor");
-  kernel.vgprs = ((rsrc1 & 63) + 1) * 8;  // wave32 granule; 256 registers can be addressed in any case
+  kernel.vgprs = std::min<std::uint32_t>(((rsrc1 & 63) + 1) * 8, 256);  // granule of wave32
   kernel.denormal_mode_f32 = (rsrc1 >> 16) & 3;
   kernel.user_sgprs = (rsrc2 >> 1) & 31;
   kernel.workitem_id_mode = (rsrc2 >> 11) & 3;

@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <mutex>
+#include <system_error>
 #include <thread>
 
 #include "machine/kernel_arguments.hpp"
@@ -13,6 +14,8 @@
 
 namespace emu {
 namespace {
+
+constexpr u32 kLargestScratch = 1 << 20;
 
 u32 usable_cores() {
   cpu_set_t set;
@@ -70,6 +73,8 @@ std::optional<std::string> check_request(const LaunchRequest& request) {
   if (request.grid[1] > 65535 || request.grid[2] > 65535) return "grid y and z are limited to 65535";
   if (u64(kernel.lds_bytes) + request.dynamic_lds_bytes > request.lds_limit_bytes)
     return "kernel " + kernel.name + " needs more than " + std::to_string(request.lds_limit_bytes) + " bytes of LDS";
+  if (kernel.scratch_bytes > kLargestScratch)
+    return "kernel " + kernel.name + " needs more than " + std::to_string(kLargestScratch) + " bytes of scratch per work-item";
   if (request.arguments.size() < kernel.explicit_kernarg_bytes)
     return "kernel " + kernel.name + " takes " + std::to_string(kernel.explicit_kernarg_bytes) + " bytes of arguments, " +
            std::to_string(request.arguments.size()) + " were given";
@@ -91,24 +96,35 @@ LaunchResult launch(const LaunchRequest& request) {
   std::atomic<bool> stop{false};
   std::mutex mutex;
   LaunchResult result;
+  const auto keep_fault = [&](LaunchResult fault) {
+    stop = true;
+    const std::lock_guard lock(mutex);
+    if (!result.faulted) result = std::move(fault);
+  };
   const auto work = [&] {
     const DenormalMode mode(request.kernel->denormal_mode_f32);
     WorkgroupRunner runner(request, addresses, memory);
     for (u64 i; !stop.load(std::memory_order_relaxed) && (i = next.fetch_add(1)) < total;) {
       const u32 id[3] = {u32(i % request.grid[0]), u32(i / request.grid[0] % request.grid[1]), u32(i / request.grid[0] / request.grid[1])};
-      const Wave* faulted = runner.run(id[0], id[1], id[2]);
-      if (faulted == nullptr) continue;
-      stop = true;
-      const std::lock_guard lock(mutex);
-      if (!result.faulted) result = {true, faulted->fault_is_address, report(request, *faulted, memory, id), 0};
+      if (const Wave* faulted = runner.run(id[0], id[1], id[2])) keep_fault({true, faulted->fault_is_address, report(request, *faulted, memory, id), 0});
     }
     const std::lock_guard lock(mutex);
     result.executed += runner.executed();
   };
+  const auto work_safely = [&] {  // an exception must not leave a thread
+    try {
+      work();
+    } catch (const std::exception& error) {
+      keep_fault({true, false, "kernel " + request.program->kernel + ": " + error.what(), 0});
+    }
+  };
   const u64 workers = std::min<u64>(usable_cores(), total);
   std::vector<std::thread> threads;
-  for (u64 i = 1; i < workers; ++i) threads.emplace_back(work);
-  work();
+  try {
+    for (u64 i = 1; i < workers; ++i) threads.emplace_back(work_safely);
+  } catch (const std::system_error&) {  // no more threads to be had: those there are do the work
+  }
+  work_safely();
   for (std::thread& thread : threads) thread.join();
   return result;
 }

@@ -50,7 +50,7 @@ struct Workgroup {
 };
 
 struct alignas(128) Wave {
-  U32 v[kVgprs + 4];
+  U32 v[kVgprs + 16];            // the temporary, and room behind the last register
   S32 exec_lanes;                // exec expanded; follows s[kExec]
   u32 s[kScalarSlots];
   bool scc = false;

@@ -90,7 +90,8 @@ class Result:
     expected_lse: np.ndarray
 
 
-def run_forward(hip: Hip, directory: Path, manifest: dict[str, Any], kernel: dict[str, Any], case: Case, dim: int, seed: int = 0) -> Result:
+def run_forward(hip: Hip, directory: Path, manifest: dict[str, Any], kernel: dict[str, Any], case: Case, dim: int, seed: int = 0,
+                scale_factor: float = 1.0) -> Result:
     """Runs one kernel on random data of head dimension `dim`; inputs and outputs are (batch, seqlen, heads, dim)."""
     generator = np.random.default_rng(seed)
     shapes = [(case.batch, length, heads, dim) for length, heads in
@@ -103,7 +104,7 @@ def run_forward(hip: Hip, directory: Path, manifest: dict[str, Any], kernel: dic
     values: dict[str, float] = {
         "q_ptr": buffers[0].address, "k_ptr": buffers[1].address, "v_ptr": buffers[2].address, "o_ptr": out.address,
         "lse_ptr": lse.address, "seqlen_q": case.seqlen_q, "seqlen_k": case.seqlen_k, "hdim_q": dim, "hdim_v": dim,
-        "num_head_q": case.heads, "nhead_ratio_qk": case.heads // case.heads_k, "scale_s": scale * math.log2(math.e),
+        "num_head_q": case.heads, "nhead_ratio_qk": case.heads // case.heads_k, "scale_s": scale * math.log2(math.e) * scale_factor,
         "window_size_left": case.left, "window_size_right": case.right, "mask_type": BOTTOM_RIGHT,
         "nhead_stride_lse": case.seqlen_q, "batch_stride_lse": case.heads * case.seqlen_q,
         "cu_seqlen_q_ptr": 0, "cu_seqlen_k_ptr": 0,
