@@ -67,10 +67,11 @@ def regenerate(text: str) -> str:
         ValueError: a marker is missing.
     """
     for name, make in PARTS.items():
-        pattern = re.compile(rf"(<!-- begin {name} -->\n).*?(<!-- end {name} -->)", re.S)
-        if not pattern.search(text):
-            raise ValueError(f"README.md has no part between <!-- begin {name} --> and <!-- end {name} -->")
-        text = pattern.sub(lambda match, body=make(): f"{match[1]}{body}\n{match[2]}", text)
+        begin, end = f"<!-- begin {name} -->\n", f"<!-- end {name} -->"
+        if not re.search(f"{re.escape(begin)}.*{re.escape(end)}", text, re.S):
+            raise ValueError(f"README.md has no part between {begin.strip()} and {end}")
+        before, _, rest = text.partition(begin)
+        text = f"{before}{begin}{make()}\n{end}{rest.partition(end)[2]}"
     return text
 
 

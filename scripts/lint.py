@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-CHECKS = (
+CHECKS: tuple[tuple[str, ...], ...] = (
     ("ruff", "check", "."),
     ("ruff", "format", "--check", "."),
     ("mypy",),
@@ -19,9 +19,9 @@ def main() -> int:
     for check in CHECKS:
         print("+", *check, flush=True)
         if subprocess.call([sys.executable, "-m", *check], cwd=ROOT):
-            failed.append(" ".join(check))
+            failed.append(check)
     for check in failed:
-        print(f"failed: {check}", file=sys.stderr)
+        print("failed:", *check, file=sys.stderr)
     return 1 if failed else 0
 
 

@@ -68,7 +68,9 @@ def main(arguments: list[str]) -> int:
 
     problems = []
     if whole_suite:
-        problems = missing_tests(counts.by_folder(), tomllib.loads(Path("tests/floor.toml").read_text(encoding="utf-8")))
+        problems = missing_tests(
+            counts.by_folder(), tomllib.loads(Path("tests/floor.toml").read_text(encoding="utf-8"))
+        )
     for problem in problems:
         print(problem, file=sys.stderr)
     if options.counts:

@@ -45,7 +45,8 @@ class Case:
         kv_shape = (self.batch, self.seqlen_k, self.nheads_k, self.headdim)
         if self.layout == "heads first":  # (batch, nheads, seqlen, headdim) in memory, as other libraries keep it
             return tuple(
-                normal(shape[0], shape[2], shape[1], shape[3]).transpose(1, 2) for shape in (q_shape, kv_shape, kv_shape)
+                normal(shape[0], shape[2], shape[1], shape[3]).transpose(1, 2)
+                for shape in (q_shape, kv_shape, kv_shape)
             )
         if self.layout == "packed kv":
             kv = normal(self.batch, self.seqlen_k, 2, self.nheads_k, self.headdim)
@@ -126,9 +127,7 @@ test_drawn_cases_wide = pytest.mark.wide(settings(_SETTINGS, max_examples=3000)(
     ("seqlen_q", "seqlen_k"), [(1, 1), (1, 300), (64, 64), (128, 192), (113, 203), (203, 113), (129, 1)]
 )
 @pytest.mark.parametrize("causal", [False, True], ids=["full", "causal"])
-def test_grid(
-    kernel_device: str, dtype: torch.dtype, headdim: int, seqlen_q: int, seqlen_k: int, causal: bool
-) -> None:
+def test_grid(kernel_device: str, dtype: torch.dtype, headdim: int, seqlen_q: int, seqlen_k: int, causal: bool) -> None:
     check(Case(dtype, headdim, seqlen_q, seqlen_k, nheads=4, nheads_k=2, causal=causal), kernel_device)
 
 

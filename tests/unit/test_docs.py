@@ -7,6 +7,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
+
 from scripts.docs import regenerate
 
 ROOT = Path(__file__).resolve().parents[2]

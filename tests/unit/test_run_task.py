@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+
 from scripts.run_task import load_tasks, order_tasks
 
 
@@ -15,7 +16,9 @@ def write(tmp_path: Path, text: str) -> Path:
 
 
 def test_plain_string_is_a_command(tmp_path: Path) -> None:
-    assert load_tasks(write(tmp_path, '[tasks]\nhello = "echo hello"\n'), "linux-64") == {"hello": {"cmd": "echo hello"}}
+    assert load_tasks(write(tmp_path, '[tasks]\nhello = "echo hello"\n'), "linux-64") == {
+        "hello": {"cmd": "echo hello"}
+    }
 
 
 def test_target_tasks_replace_general_ones_on_their_platform_only(tmp_path: Path) -> None:
