@@ -36,7 +36,8 @@ std::optional<std::string> read_file(const fs::path& path) {
 
 fs::path cache_directory() {
   if (const std::string root = environment("FLASH_ATTN_ROCM_CACHE"); !root.empty()) return fs::path(root) / "decoded";
-  if (const std::string root = environment("XDG_CACHE_HOME"); !root.empty()) return fs::path(root) / "flash-attn-rocm" / "decoded";
+  if (const std::string root = environment("XDG_CACHE_HOME"); !root.empty())
+    return fs::path(root) / "flash-attn-rocm" / "decoded";
   const std::string home = environment("HOME");
   return home.empty() ? fs::path() : fs::path(home) / ".cache" / "flash-attn-rocm" / "decoded";
 }
@@ -81,7 +82,8 @@ Output run_program(const std::vector<std::string>& words) {
   Output output;
   if (error == 0) {
     char buffer[65536];
-    for (ssize_t n; (n = read(ends[0], buffer, sizeof buffer)) > 0;) output.text.append(buffer, static_cast<std::size_t>(n));
+    for (ssize_t n; (n = read(ends[0], buffer, sizeof buffer)) > 0;)
+      output.text.append(buffer, static_cast<std::size_t>(n));
     int status = 0;
     if (waitpid(child, &status, 0) == child && WIFEXITED(status)) output.exit_code = WEXITSTATUS(status);
   }
@@ -103,17 +105,19 @@ std::string find_objdump(const DisassemblyRequest& request) {
   } else {
     candidates.push_back((request.library_directory / "../../../bin/llvm-objdump").lexically_normal().string());
     candidates.push_back("llvm-objdump");
-    for (int version = 22; version >= kOldestObjdump; --version) candidates.push_back("llvm-objdump-" + std::to_string(version));
+    for (int version = 22; version >= kOldestObjdump; --version)
+      candidates.push_back("llvm-objdump-" + std::to_string(version));
   }
   std::string rejected;
   for (const std::string& candidate : candidates) {
     const Output output = run_program({candidate, "--version"});
     const int version = major_version(output.text);
     if (output.exit_code == 0 && version >= kOldestObjdump) return candidate;
-    rejected += "\n  " + candidate + (output.exit_code != 0 ? ": cannot be run" : ": version " + std::to_string(version) + " is too old");
+    rejected += "\n  " + candidate +
+                (output.exit_code != 0 ? ": cannot be run" : ": version " + std::to_string(version) + " is too old");
   }
-  throw std::runtime_error("this code object is not among the decoded ones and no llvm-objdump of LLVM " + std::to_string(kOldestObjdump) +
-                           " or later was found:" + rejected +
+  throw std::runtime_error("this code object is not among the decoded ones and no llvm-objdump of LLVM " +
+                           std::to_string(kOldestObjdump) + " or later was found:" + rejected +
                            "\nInstall one (conda package llvm-tools) or set FLASH_ATTN_ROCM_LLVM_OBJDUMP to its path.");
 }
 
@@ -122,13 +126,15 @@ std::vector<CodeSymbol> run_objdump(const DisassemblyRequest& request) {
   char name[] = "/tmp/flash-attn-rocm-XXXXXX";
   const int file = mkstemp(name);
   if (file < 0) throw std::runtime_error("cannot make a temporary file in /tmp for llvm-objdump");
-  const bool written = write(file, request.file.data(), request.file.size()) == static_cast<ssize_t>(request.file.size());
+  const bool written =
+      write(file, request.file.data(), request.file.size()) == static_cast<ssize_t>(request.file.size());
   close(file);
   std::vector<std::string> words{tool, "-d", name};
   if (request.family == "gfx11" || request.family == "gfx12") words.push_back("--mattr=+real-true16");
   const Output output = written ? run_program(words) : Output{};
   unlink(name);
-  if (output.exit_code != 0) throw std::runtime_error(tool + " failed on the code object (exit code " + std::to_string(output.exit_code) + ")");
+  if (output.exit_code != 0)
+    throw std::runtime_error(tool + " failed on the code object (exit code " + std::to_string(output.exit_code) + ")");
   return parse_objdump(output.text);
 }
 

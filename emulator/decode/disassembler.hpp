@@ -1,4 +1,5 @@
-// Gets the disassembly of a code object: from the listings shipped beside the library, the user's cache, or llvm-objdump.
+// Gets the disassembly of a code object: from the listings shipped beside the library, the user's cache, or
+// llvm-objdump.
 #pragma once
 #include <cstdint>
 #include <filesystem>

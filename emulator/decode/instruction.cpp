@@ -152,9 +152,9 @@ void parse_modifiers(std::string_view s, Instruction& instruction) {
     const std::size_t end = s.find(' ');
     const std::string_view word = s.substr(0, end);
     const std::size_t colon = word.find(':');
-    instruction.modifiers.push_back(colon == std::string_view::npos
-                                        ? Modifier{std::string(word), ""}
-                                        : Modifier{std::string(word.substr(0, colon)), std::string(word.substr(colon + 1))});
+    instruction.modifiers.push_back(colon == std::string_view::npos ? Modifier{std::string(word), ""}
+                                                                    : Modifier{std::string(word.substr(0, colon)),
+                                                                               std::string(word.substr(colon + 1))});
     s.remove_prefix(word.size());
   }
 }
@@ -236,13 +236,23 @@ std::string shape_key(const Instruction& instruction) {
     if (operand.neg) key += '-';
     if (operand.abs) key += '|';
     switch (operand.kind) {
-      case Operand::Kind::kVgpr: key += 'v'; break;
-      case Operand::Kind::kScalar: key += operand.index == 126 && i == 0 ? 'x' : operand.index == 253 ? 'c' : 'u'; break;
+      case Operand::Kind::kVgpr:
+        key += 'v';
+        break;
+      case Operand::Kind::kScalar:
+        key += operand.index == 126 && i == 0 ? 'x' : operand.index == 253 ? 'c' : 'u';
+        break;
       case Operand::Kind::kInteger:
       case Operand::Kind::kHex:
-      case Operand::Kind::kFloat: key += 'u'; break;
-      case Operand::Kind::kOff: key += "off"; break;
-      case Operand::Kind::kText: key += operand.text; break;
+      case Operand::Kind::kFloat:
+        key += 'u';
+        break;
+      case Operand::Kind::kOff:
+        key += "off";
+        break;
+      case Operand::Kind::kText:
+        key += operand.text;
+        break;
     }
     if (operand.half == 0) continue;
     names_halves = true;
@@ -265,7 +275,8 @@ std::int64_t modifier_number(const Instruction& instruction, std::string_view na
     const char* const begin = modifier.value.data() + (hex ? 2 : 0);
     const char* const end = modifier.value.data() + modifier.value.size();
     if (begin == end || std::from_chars(begin, end, value, hex ? 16 : 10).ptr != end)
-      throw std::runtime_error("modifier " + modifier.name + ":" + modifier.value + " is not a number in: " + instruction.text);
+      throw std::runtime_error("modifier " + modifier.name + ":" + modifier.value +
+                               " is not a number in: " + instruction.text);
     return value;
   }
   return fallback;

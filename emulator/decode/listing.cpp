@@ -107,7 +107,8 @@ std::vector<CodeSymbol> read_listing(std::string_view text) {
     }
     const std::size_t tab = line.find('\t');
     if (symbols.empty() || tab == std::string_view::npos)
-      throw std::runtime_error("decoded listing has a line that is neither a symbol nor an instruction: " + std::string(line));
+      throw std::runtime_error("decoded listing has a line that is neither a symbol nor an instruction: " +
+                               std::string(line));
     CodeLine code;
     code.pc = pc;
     code.words = take_words(line.substr(0, tab), line);

@@ -1,5 +1,5 @@
-// fa-emu-listing OUT_DIR CODE_OBJECT OBJDUMP_TEXT [CODE_OBJECT OBJDUMP_TEXT]...: writes the compact listing of each code object
-// to OUT_DIR/<sha256>.txt, where the emulated runtime looks first.
+// fa-emu-listing OUT_DIR CODE_OBJECT OBJDUMP_TEXT [CODE_OBJECT OBJDUMP_TEXT]...: writes the compact listing of each
+// code object to OUT_DIR/<sha256>.txt, where the emulated runtime looks first.
 #include <cstdio>
 #include <exception>
 #include <filesystem>

@@ -1,4 +1,5 @@
-// The exported functions: HIP's C interface over Runtime, and two functions of our own that tests and the host library look up.
+// The exported functions: HIP's C interface over Runtime, and two functions of our own that tests and the host library
+// look up.
 #include <cstring>
 
 #include "hip/runtime.hpp"
@@ -33,8 +34,10 @@ constexpr ErrorText kErrorTexts[] = {
     {kErrorInvalidHandle, "hipErrorInvalidHandle", "invalid resource handle"},
     {kErrorNotFound, "hipErrorNotFound", "named symbol not found"},
     {kErrorIllegalAddress, "hipErrorIllegalAddress", "an illegal memory access was encountered"},
-    {kErrorHostMemoryAlreadyRegistered, "hipErrorHostMemoryAlreadyRegistered", "part or all of the requested memory range is already mapped"},
-    {kErrorHostMemoryNotRegistered, "hipErrorHostMemoryNotRegistered", "pointer does not correspond to a registered memory region"},
+    {kErrorHostMemoryAlreadyRegistered, "hipErrorHostMemoryAlreadyRegistered",
+     "part or all of the requested memory range is already mapped"},
+    {kErrorHostMemoryNotRegistered, "hipErrorHostMemoryNotRegistered",
+     "pointer does not correspond to a registered memory region"},
     {kErrorLaunchFailure, "hipErrorLaunchFailure", "unspecified launch failure"},
     {kErrorNotSupported, "hipErrorNotSupported", "operation not supported"},
     {kErrorUnknown, "hipErrorUnknown", "unknown error"},
@@ -77,9 +80,12 @@ bool read_extra(void** extra, std::vector<u8>& arguments) {
       arguments.assign(bytes, bytes + size);
       return true;
     }
-    if (key == 1) buffer = extra[i + 1];
-    else if (key == 2) size = *static_cast<const std::size_t*>(extra[i + 1]);
-    else return false;
+    if (key == 1)
+      buffer = extra[i + 1];
+    else if (key == 2)
+      size = *static_cast<const std::size_t*>(extra[i + 1]);
+    else
+      return false;
   }
   return false;
 }
@@ -130,7 +136,9 @@ EXPORT Error hipGetDevicePropertiesR0600(DeviceProperties* properties, int devic
 EXPORT Error hipDeviceGetAttribute(int* value, int attribute, int device) {
   if (value == nullptr) return remember(kErrorInvalidValue);
   if (const Error error = need_device(device)) return remember(error);
-  return attribute_of(emulated_devices().devices[static_cast<std::size_t>(device)], attribute, *value) ? kSuccess : remember(kErrorNotSupported);
+  return attribute_of(emulated_devices().devices[static_cast<std::size_t>(device)], attribute, *value)
+             ? kSuccess
+             : remember(kErrorNotSupported);
 }
 EXPORT const char* hipGetErrorName(Error error) { return text_of(error).name; }
 EXPORT const char* hipGetErrorString(Error error) { return text_of(error).text; }
@@ -149,8 +157,9 @@ EXPORT Error hipModuleUnload(Module* module) {
 EXPORT Error hipModuleGetFunction(Function** function, Module* module, const char* name) {
   return guarded([&](Runtime& runtime) { return runtime.find_function(function, module, name); });
 }
-EXPORT Error hipModuleLaunchKernel(const Function* function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, unsigned block_y,
-                                   unsigned block_z, unsigned shared_bytes, const Stream* stream, void** parameters, void** extra) {
+EXPORT Error hipModuleLaunchKernel(const Function* function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
+                                   unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes,
+                                   const Stream* stream, void** parameters, void** extra) {
   return guarded([&](Runtime& runtime) {
     if (!runtime.is_stream(stream)) return kErrorInvalidHandle;
     // Sizes of single parameters are not part of the interface the project uses.
@@ -174,13 +183,17 @@ EXPORT Error hipMemcpy(void* target, const void* source, std::size_t bytes, int 
   return guarded([&](Runtime& runtime) { return runtime.copy(target, source, bytes, kind); });
 }
 EXPORT Error hipMemcpyAsync(void* target, const void* source, std::size_t bytes, int kind, const Stream* stream) {
-  return guarded([&](Runtime& runtime) { return runtime.is_stream(stream) ? runtime.copy(target, source, bytes, kind) : kErrorInvalidHandle; });
+  return guarded([&](Runtime& runtime) {
+    return runtime.is_stream(stream) ? runtime.copy(target, source, bytes, kind) : kErrorInvalidHandle;
+  });
 }
 EXPORT Error hipMemset(void* target, int value, std::size_t bytes) {
   return guarded([&](Runtime& runtime) { return runtime.fill(target, value, bytes); });
 }
 EXPORT Error hipMemsetAsync(void* target, int value, std::size_t bytes, const Stream* stream) {
-  return guarded([&](Runtime& runtime) { return runtime.is_stream(stream) ? runtime.fill(target, value, bytes) : kErrorInvalidHandle; });
+  return guarded([&](Runtime& runtime) {
+    return runtime.is_stream(stream) ? runtime.fill(target, value, bytes) : kErrorInvalidHandle;
+  });
 }
 EXPORT Error hipHostRegister(void* pointer, std::size_t bytes, unsigned) {
   return guarded([&](Runtime& runtime) { return runtime.register_host(pointer, bytes); });

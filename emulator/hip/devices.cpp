@@ -30,7 +30,8 @@ DeviceList parse_devices() {
       if (name == device.gfx) found = &device;
       known += std::string(known.empty() ? "" : ", ") + device.gfx;
     }
-    if (found == nullptr) return {{}, "FLASH_ATTN_ROCM_EMULATE names " + std::string(name) + ", which cannot be emulated; known: " + known};
+    if (found == nullptr)
+      return {{}, "FLASH_ATTN_ROCM_EMULATE names " + std::string(name) + ", which cannot be emulated; known: " + known};
     list.devices.push_back(*found);
   }
   return list;
@@ -78,19 +79,44 @@ DeviceProperties properties_of(const Device& device) {
 bool attribute_of(const Device& device, int attribute, int& value) {
   const DeviceProperties p = properties_of(device);
   switch (static_cast<Attribute>(attribute)) {
-    case Attribute::kL2CacheSize: value = p.l2_cache_size; return true;
-    case Attribute::kComputeCapabilityMajor: value = p.major; return true;
-    case Attribute::kComputeCapabilityMinor: value = p.minor; return true;
-    case Attribute::kMaxBlockDimX: value = p.max_threads_dim[0]; return true;
-    case Attribute::kMaxGridDimX: value = p.max_grid_size[0]; return true;
-    case Attribute::kMaxThreadsPerBlock: value = p.max_threads_per_block; return true;
-    case Attribute::kMaxThreadsPerMultiProcessor: value = p.max_threads_per_multi_processor; return true;
-    case Attribute::kMultiprocessorCount: value = p.multi_processor_count; return true;
-    case Attribute::kMaxRegistersPerBlock: value = p.regs_per_block; return true;
-    case Attribute::kMaxSharedMemoryPerBlock: value = int(p.shared_mem_per_block); return true;
-    case Attribute::kWarpSize: value = p.warp_size; return true;
-    case Attribute::kHostRegisterSupported: value = 1; return true;
-    default: return false;
+    case Attribute::kL2CacheSize:
+      value = p.l2_cache_size;
+      return true;
+    case Attribute::kComputeCapabilityMajor:
+      value = p.major;
+      return true;
+    case Attribute::kComputeCapabilityMinor:
+      value = p.minor;
+      return true;
+    case Attribute::kMaxBlockDimX:
+      value = p.max_threads_dim[0];
+      return true;
+    case Attribute::kMaxGridDimX:
+      value = p.max_grid_size[0];
+      return true;
+    case Attribute::kMaxThreadsPerBlock:
+      value = p.max_threads_per_block;
+      return true;
+    case Attribute::kMaxThreadsPerMultiProcessor:
+      value = p.max_threads_per_multi_processor;
+      return true;
+    case Attribute::kMultiprocessorCount:
+      value = p.multi_processor_count;
+      return true;
+    case Attribute::kMaxRegistersPerBlock:
+      value = p.regs_per_block;
+      return true;
+    case Attribute::kMaxSharedMemoryPerBlock:
+      value = int(p.shared_mem_per_block);
+      return true;
+    case Attribute::kWarpSize:
+      value = p.warp_size;
+      return true;
+    case Attribute::kHostRegisterSupported:
+      value = 1;
+      return true;
+    default:
+      return false;
   }
 }
 

@@ -40,7 +40,9 @@ Error Runtime::release(void* pointer) {
   const auto found = allocations_.find(number(pointer));
   if (found == allocations_.end()) return kErrorInvalidValue;
   const bool intact = red_zone_intact(found->second);
-  if (!intact) set_fault("hipFree: something wrote next to the " + std::to_string(found->second.bytes) + " bytes of this allocation");
+  if (!intact)
+    set_fault("hipFree: something wrote next to the " + std::to_string(found->second.bytes) +
+              " bytes of this allocation");
   std::free(found->second.block);
   allocations_.erase(found);
   return intact ? kSuccess : kErrorIllegalAddress;
@@ -66,8 +68,10 @@ Error Runtime::copy(void* target, const void* source, std::size_t bytes, int kin
   if (bytes == 0) return kSuccess;
   if (target == nullptr || source == nullptr) return kErrorInvalidValue;
   if (kind < kHostToHost || kind > kDefault) return kErrorInvalidMemcpyDirection;
-  const bool to_device = kind == kHostToDevice || kind == kDeviceToDevice, from_device = kind == kDeviceToHost || kind == kDeviceToDevice;
-  if ((to_device && !inside_allocation(target, bytes)) || (from_device && !inside_allocation(source, bytes))) return kErrorInvalidValue;
+  const bool to_device = kind == kHostToDevice || kind == kDeviceToDevice,
+             from_device = kind == kDeviceToHost || kind == kDeviceToDevice;
+  if ((to_device && !inside_allocation(target, bytes)) || (from_device && !inside_allocation(source, bytes)))
+    return kErrorInvalidValue;
   std::memmove(target, source, bytes);
   return kSuccess;
 }
@@ -82,9 +86,11 @@ Error Runtime::fill(void* target, int value, std::size_t bytes) {
 PointerAttributes Runtime::attributes_of(const void* pointer) const {
   void* const same = const_cast<void*>(pointer);  // host and device addresses are equal
   auto after = allocations_.upper_bound(number(pointer));
-  if (after != allocations_.begin() && inside_allocation(pointer, 1)) return {2, std::prev(after)->second.device, same, nullptr, 0, 0};
+  if (after != allocations_.begin() && inside_allocation(pointer, 1))
+    return {2, std::prev(after)->second.device, same, nullptr, 0, 0};
   auto host = registered_.upper_bound(number(pointer));
-  if (host != registered_.begin() && number(pointer) < std::prev(host)->first + std::prev(host)->second) return {1, 0, same, same, 0, 0};
+  if (host != registered_.begin() && number(pointer) < std::prev(host)->first + std::prev(host)->second)
+    return {1, 0, same, same, 0, 0};
   return {0, -1, nullptr, nullptr, 0, 0};
 }
 
@@ -92,7 +98,8 @@ std::vector<MemoryRange> Runtime::ranges_of(int device) const {
   std::vector<MemoryRange> ranges;
   for (const auto& [address, allocation] : allocations_)
     if (allocation.device == device) ranges.push_back({address, address + allocation.bytes, true, "hipMalloc"});
-  for (const auto& [address, bytes] : registered_) ranges.push_back({address, address + bytes, true, "registered host memory"});
+  for (const auto& [address, bytes] : registered_)
+    ranges.push_back({address, address + bytes, true, "registered host memory"});
   return ranges;
 }
 

@@ -19,7 +19,8 @@ namespace {
 constexpr std::uint64_t kDefaultInstructionLimit = 2'000'000'000;  // per wave: about two minutes
 constexpr std::uint64_t kLargestFile = std::uint64_t(1) << 30;
 
-// Copies memory that may not be readable (hipModuleLoadData gets no size, so a truncated image cannot be told from its pointer).
+// Copies memory that may not be readable (hipModuleLoadData gets no size, so a truncated image cannot be told from its
+// pointer).
 bool copy_checked(void* target, const void* source, std::size_t bytes) {
   if (bytes == 0) return true;
   const iovec to{target, bytes}, from{const_cast<void*>(source), bytes};
@@ -45,12 +46,14 @@ std::vector<std::uint8_t> copy_image(const void* image) {
     throw std::runtime_error("not a code object: no 64-bit ELF header");
   std::uint64_t size = sizeof header;
   const auto extend = [&size](std::uint64_t offset, std::uint64_t bytes) {
-    if (offset > kLargestFile || bytes > kLargestFile) throw std::runtime_error("code object has a part of impossible size");
+    if (offset > kLargestFile || bytes > kLargestFile)
+      throw std::runtime_error("code object has a part of impossible size");
     size = std::max(size, offset + bytes);
   };
   extend(header.e_phoff, std::uint64_t(header.e_phnum) * sizeof(Elf64_Phdr));
   extend(header.e_shoff, std::uint64_t(header.e_shnum) * sizeof(Elf64_Shdr));
-  for (const Elf64_Phdr& segment : copy_table<Elf64_Phdr>(image, header.e_phoff, header.e_phnum)) extend(segment.p_offset, segment.p_filesz);
+  for (const Elf64_Phdr& segment : copy_table<Elf64_Phdr>(image, header.e_phoff, header.e_phnum))
+    extend(segment.p_offset, segment.p_filesz);
   for (const Elf64_Shdr& section : copy_table<Elf64_Shdr>(image, header.e_shoff, header.e_shnum))
     if (section.sh_type != SHT_NOBITS) extend(section.sh_offset, section.sh_size);
   return copy_table<std::uint8_t>(image, 0, static_cast<unsigned>(size));
@@ -134,7 +137,8 @@ Error Runtime::find_function(Function** function, Module* module, const char* na
     }();
     if (symbol == nullptr) throw LoweringError("kernel " + std::string(name) + " has no code in the disassembly");
     if (kernel->second.wave_size != static_cast<unsigned>(device.wave_size))
-      throw LoweringError("kernel " + std::string(name) + " is for waves of " + std::to_string(kernel->second.wave_size) + ", not emulated on " + device.gfx);
+      throw LoweringError("kernel " + std::string(name) + " is for waves of " +
+                          std::to_string(kernel->second.wave_size) + ", not emulated on " + device.gfx);
     auto made = std::make_unique<Function>();
     made->module = module;
     made->kernel = &kernel->second;
@@ -160,7 +164,8 @@ Error Runtime::run(const Function* function, LaunchRequest request) {
   try {
     if (const auto reason = check_request(request)) {
       set_fault(*reason);
-      return request.arguments.size() < request.kernel->explicit_kernarg_bytes ? kErrorInvalidValue : kErrorInvalidConfiguration;
+      return request.arguments.size() < request.kernel->explicit_kernarg_bytes ? kErrorInvalidValue
+                                                                               : kErrorInvalidConfiguration;
     }
     const LaunchResult result = launch(request);
     executed_ += result.executed;

@@ -1,5 +1,5 @@
-// State behind the HIP functions: memory, modules, and the text of the last fault. One lock guards it all; a kernel runs to its
-// end inside the call that launches it, so streams are in order by construction.
+// State behind the HIP functions: memory, modules, and the text of the last fault. One lock guards it all; a kernel
+// runs to its end inside the call that launches it, so streams are in order by construction.
 #pragma once
 #include <map>
 #include <memory>

@@ -1,4 +1,5 @@
-// How handlers read and write registers: typed views of VGPRs and of the scalar file, with exec applied to vector results.
+// How handlers read and write registers: typed views of VGPRs and of the scalar file, with exec applied to vector
+// results.
 #pragma once
 #include "machine/lanes.hpp"
 #include "machine/wave.hpp"
@@ -81,7 +82,8 @@ template <int Rounding = _MM_FROUND_TO_NEAREST_INT>
   return result;
 }
 
-// 16-bit operands: the half named in the text (low where none is named); a result leaves the other half of the VGPR alone.
+// 16-bit operands: the half named in the text (low where none is named); a result leaves the other half of the VGPR
+// alone.
 [[gnu::always_inline]] inline U32 half_in(const Wave* wave, u32 vgpr, bool high) {
   return high ? wave->v[vgpr] >> U32(16) : wave->v[vgpr] & U32(0xFFFF);
 }
@@ -92,13 +94,23 @@ template <int Rounding = _MM_FROUND_TO_NEAREST_INT>
 }
 
 // Source and result modifiers of VOP3 for floats (ISA guide 7.2, "Input/output modifiers").
-template <class V> [[gnu::always_inline]] inline V negate(V a) { return -a; }
-template <> inline F32 negate(F32 a) { return bits<F32>(bits<U32>(a) ^ U32(0x80000000)); }
-template <> inline F64 negate(F64 a) { return bits<F64>(bits<U64>(a) ^ U64(u64(1) << 63)); }
+template <class V>
+[[gnu::always_inline]] inline V negate(V a) {
+  return -a;
+}
+template <>
+inline F32 negate(F32 a) {
+  return bits<F32>(bits<U32>(a) ^ U32(0x80000000));
+}
+template <>
+inline F64 negate(F64 a) {
+  return bits<F64>(bits<U64>(a) ^ U64(u64(1) << 63));
+}
 [[gnu::always_inline]] inline F32 absolute(F32 a) { return bits<F32>(bits<U32>(a) & U32(0x7FFFFFFF)); }
 [[gnu::always_inline]] inline F64 absolute(F64 a) { return bits<F64>(bits<U64>(a) & U64(~u64(0) >> 1)); }
 // clamp: to [0, 1], NaN becomes 0.
-template <class V> [[gnu::always_inline]] inline V clamp(V a) {
+template <class V>
+[[gnu::always_inline]] inline V clamp(V a) {
   return __builtin_elementwise_min(__builtin_elementwise_max(a, V(0)), V(1));
 }
 [[gnu::always_inline]] inline F32 clamp(F32 a) {
@@ -106,7 +118,8 @@ template <class V> [[gnu::always_inline]] inline V clamp(V a) {
   return select(low < F32(1), low, F32(1));
 }
 
-// Kinds of the operands of a shape, for handlers that must tell them apart ('v' VGPR, 'u' scalar or constant, '-' off, 't' text).
+// Kinds of the operands of a shape, for handlers that must tell them apart ('v' VGPR, 'u' scalar or constant, '-' off,
+// 't' text).
 struct Form {
   char kind[6] = {};
   bool offen = false, idxen = false;

@@ -18,10 +18,12 @@ namespace {
 constexpr std::uint32_t kNoteMetadata = 32;  // NT_AMDGPU_METADATA
 constexpr std::uint64_t kLargestImage = std::uint64_t(1) << 30;
 
-std::span<const std::uint8_t> part(std::span<const std::uint8_t> data, std::uint64_t offset, std::uint64_t size, const char* what) {
+std::span<const std::uint8_t> part(std::span<const std::uint8_t> data, std::uint64_t offset, std::uint64_t size,
+                                   const char* what) {
   if (offset > data.size() || size > data.size() - offset)
-    throw std::runtime_error("code object is truncated: " + std::string(what) + " needs bytes " + std::to_string(offset) + " to " +
-                             std::to_string(offset + size) + ", there are " + std::to_string(data.size()));
+    throw std::runtime_error("code object is truncated: " + std::string(what) + " needs bytes " +
+                             std::to_string(offset) + " to " + std::to_string(offset + size) + ", there are " +
+                             std::to_string(data.size()));
   return data.subspan(offset, size);
 }
 
@@ -53,10 +55,12 @@ void each_note(std::span<const std::uint8_t> notes, Visit visit) {
 
 void CodeObject::AlignedDelete::operator()(std::uint8_t* memory) const { std::free(memory); }
 
-CodeObject::CodeObject(std::span<const std::uint8_t> file) : file_(file.begin(), file.end()), sha256_(emu::sha256(file)) {
+CodeObject::CodeObject(std::span<const std::uint8_t> file)
+    : file_(file.begin(), file.end()), sha256_(emu::sha256(file)) {
   const auto header = read<Elf64_Ehdr>(file_, 0, "the ELF header");
   constexpr std::uint16_t kMachineAmdgpu = 224;
-  if (std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 || header.e_ident[EI_CLASS] != ELFCLASS64 || header.e_machine != kMachineAmdgpu)
+  if (std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 || header.e_ident[EI_CLASS] != ELFCLASS64 ||
+      header.e_machine != kMachineAmdgpu)
     throw std::runtime_error("not an AMD GPU code object: no 64-bit ELF header of machine 224");
   load_segments();
   for (auto& [name, kernel] : kernels_) read_descriptor(kernel);
@@ -66,7 +70,8 @@ void CodeObject::load_segments() {
   const auto header = read<Elf64_Ehdr>(file_, 0, "the ELF header");
   std::vector<Elf64_Phdr> segments;
   for (unsigned i = 0; i < header.e_phnum; ++i)
-    segments.push_back(read<Elf64_Phdr>(file_, header.e_phoff + std::uint64_t(i) * sizeof(Elf64_Phdr), "the program headers"));
+    segments.push_back(
+        read<Elf64_Phdr>(file_, header.e_phoff + std::uint64_t(i) * sizeof(Elf64_Phdr), "the program headers"));
   for (const Elf64_Phdr& segment : segments)
     if (segment.p_type == PT_LOAD) {
       if (segment.p_vaddr > kLargestImage || segment.p_memsz > kLargestImage || segment.p_filesz > segment.p_memsz)
@@ -80,14 +85,17 @@ void CodeObject::load_segments() {
   std::memset(image_.get(), 0, image_bytes_);
   for (const Elf64_Phdr& segment : segments)
     if (segment.p_type == PT_LOAD && segment.p_filesz != 0)
-      std::memcpy(image_.get() + segment.p_vaddr, part(file_, segment.p_offset, segment.p_filesz, "a segment").data(), segment.p_filesz);
+      std::memcpy(image_.get() + segment.p_vaddr, part(file_, segment.p_offset, segment.p_filesz, "a segment").data(),
+                  segment.p_filesz);
   std::vector<Elf64_Shdr> sections;
   for (unsigned i = 0; i < header.e_shnum; ++i)
-    sections.push_back(read<Elf64_Shdr>(file_, header.e_shoff + std::uint64_t(i) * sizeof(Elf64_Shdr), "the section headers"));
+    sections.push_back(
+        read<Elf64_Shdr>(file_, header.e_shoff + std::uint64_t(i) * sizeof(Elf64_Shdr), "the section headers"));
   for (const Elf64_Shdr& section : sections) {
     if (section.sh_type != SHT_DYNSYM) continue;
     if (section.sh_link >= sections.size()) throw std::runtime_error("code object has a symbol table without names");
-    const auto strings = part(file_, sections[section.sh_link].sh_offset, sections[section.sh_link].sh_size, "the symbol names");
+    const auto strings =
+        part(file_, sections[section.sh_link].sh_offset, sections[section.sh_link].sh_size, "the symbol names");
     for (std::uint64_t at = 0; at + sizeof(Elf64_Sym) <= section.sh_size; at += sizeof(Elf64_Sym)) {
       const auto symbol = read<Elf64_Sym>(file_, section.sh_offset + at, "the symbols");
       symbols_[text_at(strings, symbol.st_name)] = symbol.st_value;
@@ -95,9 +103,10 @@ void CodeObject::load_segments() {
   }
   for (const Elf64_Phdr& segment : segments)
     if (segment.p_type == PT_NOTE)
-      each_note(part(file_, segment.p_offset, segment.p_filesz, "the notes"), [this](std::uint32_t type, std::span<const std::uint8_t> note) {
-        if (type == kNoteMetadata) read_metadata(note);
-      });
+      each_note(part(file_, segment.p_offset, segment.p_filesz, "the notes"),
+                [this](std::uint32_t type, std::span<const std::uint8_t> note) {
+                  if (type == kNoteMetadata) read_metadata(note);
+                });
   if (gfx_.empty()) throw std::runtime_error("code object has no metadata that names its GPU");
 }
 
@@ -114,13 +123,17 @@ void CodeObject::read_metadata(std::span<const std::uint8_t> note) {
     kernel.address = symbol->second;
     kernel.kernarg_bytes = std::uint32_t(entry[".kernarg_segment_size"].integer);
     kernel.wave_size = std::uint32_t(entry[".wavefront_size"].integer);
-    if (entry[".max_flat_workgroup_size"].integer > 0) kernel.max_workgroup_size = std::uint32_t(entry[".max_flat_workgroup_size"].integer);
+    if (entry[".max_flat_workgroup_size"].integer > 0)
+      kernel.max_workgroup_size = std::uint32_t(entry[".max_flat_workgroup_size"].integer);
     for (const PackValue& argument : entry[".args"].array) {
-      HiddenArgument parsed{argument[".value_kind"].string, std::uint32_t(argument[".offset"].integer), std::uint32_t(argument[".size"].integer)};
+      HiddenArgument parsed{argument[".value_kind"].string, std::uint32_t(argument[".offset"].integer),
+                            std::uint32_t(argument[".size"].integer)};
       if (std::uint64_t(parsed.offset) + parsed.size > kernel.kernarg_bytes)
         throw std::runtime_error("kernel " + kernel.name + " has an argument outside its argument segment");
-      if (parsed.kind.starts_with("hidden_")) kernel.hidden.push_back(parsed);
-      else kernel.explicit_kernarg_bytes = std::max(kernel.explicit_kernarg_bytes, parsed.offset + parsed.size);
+      if (parsed.kind.starts_with("hidden_"))
+        kernel.hidden.push_back(parsed);
+      else
+        kernel.explicit_kernarg_bytes = std::max(kernel.explicit_kernarg_bytes, parsed.offset + parsed.size);
     }
     kernels_[kernel.name] = std::move(kernel);
   }
@@ -148,7 +161,8 @@ void CodeObject::read_descriptor(KernelDescriptor& kernel) const {
   kernel.private_segment_size = properties & 64;
   if (((properties >> 10) & 1) != (kernel.wave_size == 32 ? 1u : 0u))
     throw std::runtime_error("kernel " + kernel.name + ": descriptor and metadata disagree about the wave size");
-  if (kernel.kernarg_bytes > 65536) throw std::runtime_error("kernel " + kernel.name + " has more than 64 KiB of arguments");
+  if (kernel.kernarg_bytes > 65536)
+    throw std::runtime_error("kernel " + kernel.name + " has more than 64 KiB of arguments");
 }
 
 std::span<const std::uint8_t> CodeObject::at(std::uint64_t address, std::uint64_t size) const {

@@ -16,6 +16,6 @@
 #include "semantics/vector_integer.hpp"
 
 // Threaded code: each handler jumps to the next, without returning to a loop.
-#define NEXT                       \
-  ++op;                            \
+#define NEXT \
+  ++op;      \
   [[clang::musttail]] return op->handler(w, op)

@@ -10,8 +10,8 @@
 namespace emu {
 namespace {
 
-// LLVM's AMDGPU usage document, "Code Object V5 Metadata", table of value_kind. Pointers to services that the emulator does not
-// have (printf, hostcall, heap, queues) are null.
+// LLVM's AMDGPU usage document, "Code Object V5 Metadata", table of value_kind. Pointers to services that the emulator
+// does not have (printf, hostcall, heap, queues) are null.
 u64 hidden_value(const LaunchRequest& request, std::string_view kind) {
   for (int axis = 0; axis < 3; ++axis) {
     const std::string suffix = std::string("_") + "xyz"[axis];
@@ -21,10 +21,13 @@ u64 hidden_value(const LaunchRequest& request, std::string_view kind) {
   }
   if (kind == "hidden_grid_dims") return 3;
   if (kind == "hidden_dynamic_lds_size") return request.dynamic_lds_bytes;
-  for (const std::string_view absent : {"hidden_none", "hidden_printf_buffer", "hidden_hostcall_buffer", "hidden_default_queue", "hidden_completion_action",
-                                        "hidden_multigrid_sync_arg", "hidden_heap_v1", "hidden_private_base", "hidden_shared_base", "hidden_queue_ptr"})
+  for (const std::string_view absent :
+       {"hidden_none", "hidden_printf_buffer", "hidden_hostcall_buffer", "hidden_default_queue",
+        "hidden_completion_action", "hidden_multigrid_sync_arg", "hidden_heap_v1", "hidden_private_base",
+        "hidden_shared_base", "hidden_queue_ptr"})
     if (kind == absent) return 0;
-  throw std::runtime_error("kernel " + request.kernel->name + " wants the hidden argument " + std::string(kind) + ", which is not emulated");
+  throw std::runtime_error("kernel " + request.kernel->name + " wants the hidden argument " + std::string(kind) +
+                           ", which is not emulated");
 }
 
 }  // namespace
@@ -73,6 +76,8 @@ void KernelArguments::fill_packet(const LaunchRequest& request) {
 MemoryRange KernelArguments::arguments_range() const {
   return {arguments_address(), arguments_address() + argument_bytes_, false, "kernel arguments"};
 }
-MemoryRange KernelArguments::packet_range() const { return {packet_address(), packet_address() + kPacketBytes, false, "dispatch packet"}; }
+MemoryRange KernelArguments::packet_range() const {
+  return {packet_address(), packet_address() + kPacketBytes, false, "dispatch packet"};
+}
 
 }  // namespace emu

@@ -1,4 +1,5 @@
-// The memory that the runtime prepares for a kernel: its argument segment with hidden arguments, and the dispatch packet.
+// The memory that the runtime prepares for a kernel: its argument segment with hidden arguments, and the dispatch
+// packet.
 #pragma once
 #include "machine/launch.hpp"
 

@@ -26,13 +26,32 @@ using S64 = s64 __attribute__((ext_vector_type(32)));
 using F64 = double __attribute__((ext_vector_type(32)));
 
 // Scalar counterpart of a lane type.
-template <class V> struct ScalarOf;
-template <> struct ScalarOf<U32> { using type = u32; };
-template <> struct ScalarOf<S32> { using type = s32; };
-template <> struct ScalarOf<F32> { using type = float; };
-template <> struct ScalarOf<U64> { using type = u64; };
-template <> struct ScalarOf<S64> { using type = s64; };
-template <> struct ScalarOf<F64> { using type = double; };
+template <class V>
+struct ScalarOf;
+template <>
+struct ScalarOf<U32> {
+  using type = u32;
+};
+template <>
+struct ScalarOf<S32> {
+  using type = s32;
+};
+template <>
+struct ScalarOf<F32> {
+  using type = float;
+};
+template <>
+struct ScalarOf<U64> {
+  using type = u64;
+};
+template <>
+struct ScalarOf<S64> {
+  using type = s64;
+};
+template <>
+struct ScalarOf<F64> {
+  using type = double;
+};
 
 // Poison: a NaN as f32, as f64 and in both halves as f16 and bf16; as an address it is outside every allocation.
 inline constexpr u32 kPoison = 0x7FE17FE1u;

@@ -32,9 +32,10 @@ std::string hex(u64 value) {
 
 std::string report(const LaunchRequest& request, const Wave& wave, const MemoryMap& memory, const u32 (&id)[3]) {
   const u32 ordinal = wave.fault_op->ordinal;
-  std::string text = "kernel " + request.program->kernel + ", pc " + hex(request.program->pcs[ordinal]) + ", instruction \"" +
-                     request.program->texts[ordinal] + "\": " + wave.fault_reason + "; workgroup (" + std::to_string(id[0]) + ", " +
-                     std::to_string(id[1]) + ", " + std::to_string(id[2]) + "), wave " + std::to_string(wave.index);
+  std::string text = "kernel " + request.program->kernel + ", pc " + hex(request.program->pcs[ordinal]) +
+                     ", instruction \"" + request.program->texts[ordinal] + "\": " + wave.fault_reason +
+                     "; workgroup (" + std::to_string(id[0]) + ", " + std::to_string(id[1]) + ", " +
+                     std::to_string(id[2]) + "), wave " + std::to_string(wave.index);
   if (wave.fault_lane >= 0) text += ", lane " + std::to_string(wave.fault_lane);
   if (wave.fault_is_address) {
     text += ", address " + hex(wave.fault_address);
@@ -69,15 +70,17 @@ std::optional<std::string> check_request(const LaunchRequest& request) {
   for (int axis = 0; axis < 3; ++axis)
     if (request.grid[axis] == 0 || request.block[axis] == 0) return "a grid or block extent is 0";
   if (threads > kernel.max_workgroup_size)
-    return "block has " + std::to_string(threads) + " threads, kernel " + kernel.name + " allows " + std::to_string(kernel.max_workgroup_size);
+    return "block has " + std::to_string(threads) + " threads, kernel " + kernel.name + " allows " +
+           std::to_string(kernel.max_workgroup_size);
   if (request.grid[1] > 65535 || request.grid[2] > 65535) return "grid y and z are limited to 65535";
   if (u64(kernel.lds_bytes) + request.dynamic_lds_bytes > request.lds_limit_bytes)
     return "kernel " + kernel.name + " needs more than " + std::to_string(request.lds_limit_bytes) + " bytes of LDS";
   if (kernel.scratch_bytes > kLargestScratch)
-    return "kernel " + kernel.name + " needs more than " + std::to_string(kLargestScratch) + " bytes of scratch per work-item";
+    return "kernel " + kernel.name + " needs more than " + std::to_string(kLargestScratch) +
+           " bytes of scratch per work-item";
   if (request.arguments.size() < kernel.explicit_kernarg_bytes)
-    return "kernel " + kernel.name + " takes " + std::to_string(kernel.explicit_kernarg_bytes) + " bytes of arguments, " +
-           std::to_string(request.arguments.size()) + " were given";
+    return "kernel " + kernel.name + " takes " + std::to_string(kernel.explicit_kernarg_bytes) +
+           " bytes of arguments, " + std::to_string(request.arguments.size()) + " were given";
   return std::nullopt;
 }
 
@@ -105,8 +108,10 @@ LaunchResult launch(const LaunchRequest& request) {
     const DenormalMode mode(request.kernel->denormal_mode_f32);
     WorkgroupRunner runner(request, addresses, memory);
     for (u64 i; !stop.load(std::memory_order_relaxed) && (i = next.fetch_add(1)) < total;) {
-      const u32 id[3] = {u32(i % request.grid[0]), u32(i / request.grid[0] % request.grid[1]), u32(i / request.grid[0] / request.grid[1])};
-      if (const Wave* faulted = runner.run(id[0], id[1], id[2])) keep_fault({true, faulted->fault_is_address, report(request, *faulted, memory, id), 0});
+      const u32 id[3] = {u32(i % request.grid[0]), u32(i / request.grid[0] % request.grid[1]),
+                         u32(i / request.grid[0] / request.grid[1])};
+      if (const Wave* faulted = runner.run(id[0], id[1], id[2]))
+        keep_fault({true, faulted->fault_is_address, report(request, *faulted, memory, id), 0});
     }
     const std::lock_guard lock(mutex);
     result.executed += runner.executed();

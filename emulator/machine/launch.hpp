@@ -19,16 +19,16 @@ struct LaunchRequest {
   u32 block[3] = {1, 1, 1};  // work-items of a workgroup
   u32 dynamic_lds_bytes = 0;
   u32 lds_limit_bytes = 65536;
-  std::vector<u8> arguments;             // the explicit kernel arguments
-  std::vector<MemoryRange> memory;       // allocations and registered ranges
-  u64 instruction_limit = 0;             // per wave
+  std::vector<u8> arguments;        // the explicit kernel arguments
+  std::vector<MemoryRange> memory;  // allocations and registered ranges
+  u64 instruction_limit = 0;        // per wave
 };
 
 struct LaunchResult {
   bool faulted = false;
   bool bad_address = false;
-  std::string fault;   // kernel, pc, instruction, lane, address, nearest allocation
-  u64 executed = 0;    // wave instructions, those without effect on values included
+  std::string fault;  // kernel, pc, instruction, lane, address, nearest allocation
+  u64 executed = 0;   // wave instructions, those without effect on values included
 };
 
 // Why a request cannot be launched (geometry, arguments), or nothing.

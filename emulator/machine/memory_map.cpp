@@ -7,7 +7,8 @@
 namespace emu {
 
 MemoryMap::MemoryMap(std::vector<MemoryRange> ranges) : ranges_(std::move(ranges)) {
-  std::sort(ranges_.begin(), ranges_.end(), [](const MemoryRange& a, const MemoryRange& b) { return a.begin < b.begin; });
+  std::sort(ranges_.begin(), ranges_.end(),
+            [](const MemoryRange& a, const MemoryRange& b) { return a.begin < b.begin; });
 }
 
 const MemoryRange* MemoryMap::find(u64 address, u64 size) const {
@@ -35,10 +36,15 @@ std::string MemoryMap::describe_near(u64 address) const {
   char text[160];
   const bool before = address < nearest->begin, after = address >= nearest->end;
   std::snprintf(text, sizeof text, "%llu bytes %s the %llu bytes at 0x%llx (%s%s)",
-                static_cast<unsigned long long>(before ? best : after ? best : address - nearest->begin),
-                before ? "before the start of" : after ? "past the end of" : "into",
+                static_cast<unsigned long long>(before  ? best
+                                                : after ? best
+                                                        : address - nearest->begin),
+                before  ? "before the start of"
+                : after ? "past the end of"
+                        : "into",
                 static_cast<unsigned long long>(nearest->end - nearest->begin),
-                static_cast<unsigned long long>(nearest->begin), nearest->name.c_str(), nearest->writable ? "" : ", read only");
+                static_cast<unsigned long long>(nearest->begin), nearest->name.c_str(),
+                nearest->writable ? "" : ", read only");
   return text;
 }
 

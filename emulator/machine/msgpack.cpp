@@ -19,29 +19,46 @@ class Reader {
     if (tag < 0xC0) return string(tag & 0x1F);
     if (tag >= 0xE0) return integer(std::int8_t(tag));
     switch (tag) {
-      case 0xC0: return {};
+      case 0xC0:
+        return {};
       case 0xC2:
       case 0xC3: {
         PackValue result = integer(tag & 1);
         result.kind = PackValue::Kind::kBool;
         return result;
       }
-      case 0xCC: return integer(std::int64_t(number(1)));
-      case 0xCD: return integer(std::int64_t(number(2)));
-      case 0xCE: return integer(std::int64_t(number(4)));
-      case 0xCF: return integer(std::int64_t(number(8)));
-      case 0xD0: return integer(std::int8_t(number(1)));
-      case 0xD1: return integer(std::int16_t(number(2)));
-      case 0xD2: return integer(std::int32_t(number(4)));
-      case 0xD3: return integer(std::int64_t(number(8)));
-      case 0xD9: return string(number(1));
-      case 0xDA: return string(number(2));
-      case 0xDB: return string(number(4));
-      case 0xDC: return array(number(2), depth);
-      case 0xDD: return array(number(4), depth);
-      case 0xDE: return map(number(2), depth);
-      case 0xDF: return map(number(4), depth);
-      default: throw std::runtime_error("metadata has a value of unknown MessagePack type " + std::to_string(tag));
+      case 0xCC:
+        return integer(std::int64_t(number(1)));
+      case 0xCD:
+        return integer(std::int64_t(number(2)));
+      case 0xCE:
+        return integer(std::int64_t(number(4)));
+      case 0xCF:
+        return integer(std::int64_t(number(8)));
+      case 0xD0:
+        return integer(std::int8_t(number(1)));
+      case 0xD1:
+        return integer(std::int16_t(number(2)));
+      case 0xD2:
+        return integer(std::int32_t(number(4)));
+      case 0xD3:
+        return integer(std::int64_t(number(8)));
+      case 0xD9:
+        return string(number(1));
+      case 0xDA:
+        return string(number(2));
+      case 0xDB:
+        return string(number(4));
+      case 0xDC:
+        return array(number(2), depth);
+      case 0xDD:
+        return array(number(4), depth);
+      case 0xDE:
+        return map(number(2), depth);
+      case 0xDF:
+        return map(number(4), depth);
+      default:
+        throw std::runtime_error("metadata has a value of unknown MessagePack type " + std::to_string(tag));
     }
   }
 

@@ -1,4 +1,5 @@
-// Lowers decoded instructions to Ops: finds the handler of each shape, gives constants slots, resolves branches, splits VOPD pairs.
+// Lowers decoded instructions to Ops: finds the handler of each shape, gives constants slots, resolves branches, splits
+// VOPD pairs.
 #include "machine/program.hpp"
 
 #include <algorithm>
@@ -19,7 +20,8 @@ std::string hex(u64 value) {
 
 class Lowering {
  public:
-  Lowering(const CodeObject& object, const KernelDescriptor& kernel, const std::unordered_map<std::string_view, ShapeRow>& shapes)
+  Lowering(const CodeObject& object, const KernelDescriptor& kernel,
+           const std::unordered_map<std::string_view, ShapeRow>& shapes)
       : object_(object), kernel_(kernel), shapes_(shapes), program_(std::make_shared<Program>()) {
     program_->kernel = kernel.name;
   }
@@ -41,7 +43,8 @@ class Lowering {
       }
     }
     ordinal_ = u32(program_->pcs.size());
-    program_->pcs.push_back(symbol.lines.empty() ? symbol.begin : symbol.lines.back().pc + 4 * symbol.lines.back().words.size());
+    program_->pcs.push_back(symbol.lines.empty() ? symbol.begin
+                                                 : symbol.lines.back().pc + 4 * symbol.lines.back().words.size());
     program_->texts.push_back("(end of the kernel's code)");
     Op end;
     end.handler = [](Wave* wave, const Op* op) { return sem::trap<Form{}>(wave, op); };
@@ -50,14 +53,16 @@ class Lowering {
     program_->ops.push_back(end);
     resolve_branches();
     const auto entry = first_op_.find(kernel_.entry);
-    if (entry == first_op_.end()) throw LoweringError("kernel " + kernel_.name + ": entry " + hex(kernel_.entry) + " is not an instruction");
+    if (entry == first_op_.end())
+      throw LoweringError("kernel " + kernel_.name + ": entry " + hex(kernel_.entry) + " is not an instruction");
     program_->entry = entry->second;
     return program_;
   }
 
  private:
   [[noreturn]] void fail(const std::string& reason) const {
-    throw LoweringError("kernel " + kernel_.name + ", pc " + hex(line_->pc) + ", instruction \"" + line_->text + "\": " + reason);
+    throw LoweringError("kernel " + kernel_.name + ", pc " + hex(line_->pc) + ", instruction \"" + line_->text +
+                        "\": " + reason);
   }
 
   // The words of a listing must be those of the code object, or it belongs to another or was edited.
@@ -69,18 +74,21 @@ class Lowering {
 
   void lower_line(const CodeLine& line) {
     const std::vector<Instruction> parts = parse_instruction(line);
-    if (parts.size() == 1) lower(parts[0], false);
-    else lower_pair(parts[0], parts[1]);
+    if (parts.size() == 1)
+      lower(parts[0], false);
+    else
+      lower_pair(parts[0], parts[1]);
   }
 
   static bool reads(const Instruction& instruction, const Operand& vgpr) {
     for (std::size_t i = instruction.mnemonic.starts_with("v_fmac") ? 0 : 1; i < instruction.operands.size(); ++i)
-      if (instruction.operands[i].kind == Operand::Kind::kVgpr && instruction.operands[i].index == vgpr.index) return true;
+      if (instruction.operands[i].kind == Operand::Kind::kVgpr && instruction.operands[i].index == vgpr.index)
+        return true;
     return false;
   }
 
-  // VOPD reads all sources before it writes (ISA guide 7.6). Two Ops in an order in which neither destroys the other's sources;
-  // where each reads the other's destination, the first result waits in a VGPR that kernels cannot name.
+  // VOPD reads all sources before it writes (ISA guide 7.6). Two Ops in an order in which neither destroys the other's
+  // sources; where each reads the other's destination, the first result waits in a VGPR that kernels cannot name.
   void lower_pair(const Instruction& x, const Instruction& y) {
     if (!reads(y, x.operands[0])) {
       lower(x, false);
@@ -103,7 +111,8 @@ class Lowering {
     const std::string key = shape_key(instruction);
     const auto found = shapes_.find(key);
     if (found == shapes_.end())
-      fail("no handler for the shape \"" + key + "\". Build the emulator with a directory of kernels that use it "
+      fail("no handler for the shape \"" + key +
+           "\". Build the emulator with a directory of kernels that use it "
            "(KERNEL_DIRS of emulator/CMakeLists.txt), and add a row to emulator/isa if it has none.");
     const ShapeRow& row = found->second;
     if (row.handler == nullptr) return;
@@ -111,8 +120,9 @@ class Lowering {
     op.handler = row.handler;
     op.ordinal = ordinal_;
     const bool two_offsets = instruction.mnemonic.find("2addr") != std::string::npos;
-    op.offset = s32(two_offsets ? modifier_number(instruction, "offset0", 0) | modifier_number(instruction, "offset1", 0) << 8
-                                : modifier_number(instruction, "offset", 0));
+    op.offset =
+        s32(two_offsets ? modifier_number(instruction, "offset0", 0) | modifier_number(instruction, "offset1", 0) << 8
+                        : modifier_number(instruction, "offset", 0));
     for (std::size_t i = 0; i < instruction.operands.size() && i < std::strlen(row.codes); ++i)
       op.r[i] = lower_operand(instruction, i, row.codes[i], op);
     if (to_temporary) op.r[0] = kTempVgpr;
@@ -124,17 +134,22 @@ class Lowering {
     switch (operand.kind) {
       case Operand::Kind::kVgpr:
         if (u32(operand.index) + operand.width > kernel_.vgprs && operand.index < kVgprs)
-          fail("register v" + std::to_string(operand.index + operand.width - 1) + " is beyond the kernel's " + std::to_string(kernel_.vgprs) + " VGPRs");
+          fail("register v" + std::to_string(operand.index + operand.width - 1) + " is beyond the kernel's " +
+               std::to_string(kernel_.vgprs) + " VGPRs");
         return operand.index;
       case Operand::Kind::kScalar:
         if (operand.index == kNull && code == 'D') return kTrash;
         return operand.index;
-      case Operand::Kind::kOff: return constant(0, 2);
-      case Operand::Kind::kText: return 0;
-      default: break;
+      case Operand::Kind::kOff:
+        return constant(0, 2);
+      case Operand::Kind::kText:
+        return 0;
+      default:
+        break;
     }
     if (code == 'L') {
-      branches_.emplace_back(program_->ops.size(), instruction.pc + 4 + u64(s64(s16(instruction.words[0] & 0xFFFF)) * 4));
+      branches_.emplace_back(program_->ops.size(),
+                             instruction.pc + 4 + u64(s64(s16(instruction.words[0] & 0xFFFF)) * 4));
       return 0;
     }
     if (code == 'o') {
@@ -145,13 +160,15 @@ class Lowering {
     return lower_constant(operand, code);
   }
 
-  // ISA guide 6.1, "Source operands": a constant takes the operand's type. i: 32 bits, h: 16 bits, q and Q: 64 bits where a
-  // literal is sign or zero extended, d: f64 where a literal gives the high half, k: 16 bits to be sign extended (SOPK).
+  // ISA guide 6.1, "Source operands": a constant takes the operand's type. i: 32 bits, h: 16 bits, q and Q: 64 bits
+  // where a literal is sign or zero extended, d: f64 where a literal gives the high half, k: 16 bits to be sign
+  // extended (SOPK).
   u32 lower_constant(const Operand& operand, char code) {
     const bool is_float = operand.kind == Operand::Kind::kFloat;
     const bool literal = operand.kind == Operand::Kind::kHex;
     switch (code) {
-      case 'h': return constant(is_float ? f16_bits(operand.real) : u64(operand.integer) & 0xFFFF, 1);
+      case 'h':
+        return constant(is_float ? f16_bits(operand.real) : u64(operand.integer) & 0xFFFF, 1);
       case 'd':
         if (literal && u64(operand.integer) <= 0xFFFFFFFFu) return constant(u64(operand.integer) << 32, 2);
         [[fallthrough]];
@@ -160,18 +177,23 @@ class Lowering {
         if (is_float) return constant(bits<u64>(operand.real), 2);
         if (literal && code == 'q') return constant(u64(s64(s32(operand.integer))), 2);
         return constant(u64(operand.integer), 2);
-      case 'k': return constant(u64(s64(s16(operand.integer))), 1);
-      case '-': return constant(u64(operand.integer), 1);
-      default: return constant(is_float ? bits<u32>(float(operand.real)) : u64(operand.integer), 1);
+      case 'k':
+        return constant(u64(s64(s16(operand.integer))), 1);
+      case '-':
+        return constant(u64(operand.integer), 1);
+      default:
+        return constant(is_float ? bits<u32>(float(operand.real)) : u64(operand.integer), 1);
     }
   }
 
   static u64 f16_bits(double value) { return u64(_cvtss_sh(float(value), _MM_FROUND_TO_NEAREST_INT)) & 0xFFFF; }
 
   u32 constant(u64 value, u32 words) {
-    const auto [found, added] = constant_slots_.try_emplace({value, words}, kFirstConstant + u32(program_->constants.size()));
+    const auto [found, added] =
+        constant_slots_.try_emplace({value, words}, kFirstConstant + u32(program_->constants.size()));
     if (added) {
-      if (kFirstConstant + program_->constants.size() + words > kScalarSlots) fail("the kernel has too many different constants");
+      if (kFirstConstant + program_->constants.size() + words > kScalarSlots)
+        fail("the kernel has too many different constants");
       program_->constants.push_back(u32(value));
       if (words == 2) program_->constants.push_back(u32(value >> 32));
     }
@@ -181,9 +203,12 @@ class Lowering {
   void resolve_branches() {
     for (const auto& [index, target] : branches_) {
       const auto found = first_op_.find(target);
-      if (found == first_op_.end()) throw LoweringError("kernel " + kernel_.name + ": a branch goes to " + hex(target) + ", which is not an instruction of the kernel");
+      if (found == first_op_.end())
+        throw LoweringError("kernel " + kernel_.name + ": a branch goes to " + hex(target) +
+                            ", which is not an instruction of the kernel");
       program_->ops[index].target = &program_->ops[found->second];
-      program_->ops[index].r[1] = ordinal_of(target);  // differs from the target Op's where the instruction there has no effect
+      program_->ops[index].r[1] =
+          ordinal_of(target);  // differs from the target Op's where the instruction there has no effect
     }
   }
 
@@ -204,7 +229,8 @@ class Lowering {
 
 }  // namespace
 
-std::shared_ptr<const Program> lower_kernel(const CodeObject& object, const KernelDescriptor& kernel, const CodeSymbol& symbol,
+std::shared_ptr<const Program> lower_kernel(const CodeObject& object, const KernelDescriptor& kernel,
+                                            const CodeSymbol& symbol,
                                             const std::unordered_map<std::string_view, ShapeRow>& shapes) {
   return Lowering(object, kernel, shapes).run(symbol);
 }

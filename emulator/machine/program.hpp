@@ -21,15 +21,17 @@ class LoweringError : public std::runtime_error {
 
 struct Program {
   std::string kernel;
-  std::vector<Op> ops;                   // the last one traps
-  std::vector<u32> constants;            // for the scalar slots from kFirstConstant on
-  std::vector<u64> pcs;                  // per source instruction
-  std::vector<std::string> texts;        // per source instruction
-  std::size_t entry = 0;                 // index into ops
+  std::vector<Op> ops;             // the last one traps
+  std::vector<u32> constants;      // for the scalar slots from kFirstConstant on
+  std::vector<u64> pcs;            // per source instruction
+  std::vector<std::string> texts;  // per source instruction
+  std::size_t entry = 0;           // index into ops
 };
 
-// Lowers one kernel. Throws LoweringError for an instruction without a handler, or where the listing's words differ from the code object's.
-std::shared_ptr<const Program> lower_kernel(const CodeObject& object, const KernelDescriptor& kernel, const CodeSymbol& symbol,
+// Lowers one kernel. Throws LoweringError for an instruction without a handler, or where the listing's words differ
+// from the code object's.
+std::shared_ptr<const Program> lower_kernel(const CodeObject& object, const KernelDescriptor& kernel,
+                                            const CodeSymbol& symbol,
                                             const std::unordered_map<std::string_view, ShapeRow>& shapes);
 
 }  // namespace emu

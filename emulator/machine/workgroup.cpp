@@ -7,7 +7,8 @@
 
 namespace emu {
 
-WorkgroupRunner::WorkgroupRunner(const LaunchRequest& request, const LaunchAddresses& addresses, const MemoryMap& memory)
+WorkgroupRunner::WorkgroupRunner(const LaunchRequest& request, const LaunchAddresses& addresses,
+                                 const MemoryMap& memory)
     : request_(request), addresses_(addresses), threads_(request.block[0] * request.block[1] * request.block[2]) {
   const KernelDescriptor& kernel = *request.kernel;
   group_.lds_bytes = kernel.lds_bytes + request.dynamic_lds_bytes;
@@ -102,8 +103,10 @@ void WorkgroupRunner::start_registers(Wave& wave, u32 x, u32 y, u32 z) const {
   const u32 first = wave.index * kLanes;
   for (u32 lane = 0; lane < u32(kLanes); ++lane) {
     const u32 item = first + lane;
-    const u32 ix = item % request_.block[0], iy = item / request_.block[0] % request_.block[1], iz = item / request_.block[0] / request_.block[1];
-    wave.v[0][lane] = ix | (kernel.workitem_id_mode >= 1 ? iy << 10 : 0) | (kernel.workitem_id_mode >= 2 ? iz << 20 : 0);
+    const u32 ix = item % request_.block[0], iy = item / request_.block[0] % request_.block[1],
+              iz = item / request_.block[0] / request_.block[1];
+    wave.v[0][lane] =
+        ix | (kernel.workitem_id_mode >= 1 ? iy << 10 : 0) | (kernel.workitem_id_mode >= 2 ? iz << 20 : 0);
   }
 }
 
@@ -131,7 +134,8 @@ const u8* find_slowly(Wave* wave, const Op* op, u64 address, u32 size, Access ac
   const bool store = access == Access::kStore;
   if (range == nullptr || (store && !range->writable)) {
     const std::string what = std::string(store ? "store of " : "load of ") + std::to_string(size) + " bytes ";
-    stop_with_bad_address(wave, op, what + (range == nullptr ? "outside every allocation" : "to read-only memory"), lane, address);
+    stop_with_bad_address(wave, op, what + (range == nullptr ? "outside every allocation" : "to read-only memory"),
+                          lane, address);
     return nullptr;
   }
   wave->recent[recent_slot(op, access)] = {range->begin, range->end};

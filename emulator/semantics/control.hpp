@@ -7,25 +7,39 @@ namespace emu::sem {
 
 enum class Condition { kAlways, kScc0, kScc1, kVccz, kVccnz, kExecz, kExecnz };
 
-// S_BRANCH, S_CBRANCH_*: pc = pc + 4 + simm16 * 4 where the condition holds. Counting and the instruction limit live here,
-// because a wave that never ends must branch backwards.
+// S_BRANCH, S_CBRANCH_*: pc = pc + 4 + simm16 * 4 where the condition holds. Counting and the instruction limit live
+// here, because a wave that never ends must branch backwards.
 template <Form F, Condition kCondition>
 inline const Op* s_branch(Wave* wave, const Op* op) {
   bool taken = true;
   switch (kCondition) {
-    case Condition::kAlways: break;
-    case Condition::kScc0: taken = !wave->scc; break;
-    case Condition::kScc1: taken = wave->scc; break;
-    case Condition::kVccz: taken = wave->s[kVcc] == 0; break;
-    case Condition::kVccnz: taken = wave->s[kVcc] != 0; break;
-    case Condition::kExecz: taken = wave->s[kExec] == 0; break;
-    case Condition::kExecnz: taken = wave->s[kExec] != 0; break;
+    case Condition::kAlways:
+      break;
+    case Condition::kScc0:
+      taken = !wave->scc;
+      break;
+    case Condition::kScc1:
+      taken = wave->scc;
+      break;
+    case Condition::kVccz:
+      taken = wave->s[kVcc] == 0;
+      break;
+    case Condition::kVccnz:
+      taken = wave->s[kVcc] != 0;
+      break;
+    case Condition::kExecz:
+      taken = wave->s[kExec] == 0;
+      break;
+    case Condition::kExecnz:
+      taken = wave->s[kExec] != 0;
+      break;
   }
   if (!taken) return op + 1;
   wave->count_to(op);
   wave->block_start = op->r[1];
   if (wave->executed > wave->group->instruction_limit) [[unlikely]]
-    return stop_with_fault(wave, op, "instruction limit of " + std::to_string(wave->group->instruction_limit) + " reached");
+    return stop_with_fault(wave, op,
+                           "instruction limit of " + std::to_string(wave->group->instruction_limit) + " reached");
   return op->target;
 }
 
@@ -37,7 +51,8 @@ inline const Op* s_endpgm(Wave* wave, const Op* op) {
   return nullptr;
 }
 
-// S_BARRIER_SIGNAL -1 counts the wave in; S_BARRIER_WAIT -1 lets it pass when all of the workgroup's waves have signalled.
+// S_BARRIER_SIGNAL -1 counts the wave in; S_BARRIER_WAIT -1 lets it pass when all of the workgroup's waves have
+// signalled.
 template <Form F>
 inline const Op* s_barrier_signal(Wave* wave, const Op* op) {
   if (wave->s[op->r[0]] != ~u32(0)) return stop_with_fault(wave, op, "only the workgroup barrier (-1) is emulated");
@@ -59,6 +74,8 @@ inline const Op* s_barrier_wait(Wave* wave, const Op* op) {
 
 // Padding behind a kernel's code, and the end of its code: reaching either is a fault.
 template <Form F>
-inline const Op* trap(Wave* wave, const Op* op) { return stop_with_fault(wave, op, "execution ran past the end of the kernel"); }
+inline const Op* trap(Wave* wave, const Op* op) {
+  return stop_with_fault(wave, op, "execution ran past the end of the kernel");
+}
 
 }  // namespace emu::sem

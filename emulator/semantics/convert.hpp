@@ -15,17 +15,28 @@ LANES F32 cvt_f32_u32(U32 a) { return convert<F32>(convert<F64>(a)); }
 LANES F64 cvt_f64_i32(S32 a) { return convert<F64>(a); }
 LANES F64 cvt_f64_u32(U32 a) { return convert<F64>(a); }
 // V_CVT_I32_F32, V_CVT_U32_F32: truncate, saturate, NaN gives 0.
-LANES S32 cvt_i32_f32(F32 a) { return per_lane<S32>([](float x) { return s_cvt_i32_f32(x); }, a); }
-LANES U32 cvt_u32_f32(F32 a) { return per_lane<U32>([](float x) { return s_cvt_u32_f32(x); }, a); }
+LANES S32 cvt_i32_f32(F32 a) {
+  return per_lane<S32>([](float x) { return s_cvt_i32_f32(x); }, a);
+}
+LANES U32 cvt_u32_f32(F32 a) {
+  return per_lane<U32>([](float x) { return s_cvt_u32_f32(x); }, a);
+}
 // V_CVT_I32_F64, V_CVT_U32_F64: the same from f64.
 LANES S32 cvt_i32_f64(F64 a) {
-  return per_lane<S32>([](double x) { return x != x ? 0 : x >= 2147483647.0 ? 0x7FFFFFFF : x <= -2147483648.0 ? s32(0x80000000u) : s32(x); }, a);
+  return per_lane<S32>(
+      [](double x) {
+        return x != x ? 0 : x >= 2147483647.0 ? 0x7FFFFFFF : x <= -2147483648.0 ? s32(0x80000000u) : s32(x);
+      },
+      a);
 }
 LANES U32 cvt_u32_f64(F64 a) {
   return per_lane<U32>([](double x) { return !(x > 0) ? 0u : x >= 4294967295.0 ? 0xFFFFFFFFu : u32(x); }, a);
 }
 // V_CVT_F32_UBYTE0 ... V_CVT_F32_UBYTE3: byte n of S0 as f32.
-template <int N> LANES F32 cvt_f32_ubyte(U32 a) { return convert<F32>(bits<S32>((a >> U32(8 * N)) & U32(0xFF))); }
+template <int N>
+LANES F32 cvt_f32_ubyte(U32 a) {
+  return convert<F32>(bits<S32>((a >> U32(8 * N)) & U32(0xFF)));
+}
 // V_CVT_F32_F16, V_CVT_F16_F32: the f16 side is handled by the operand types, so these only pass the value through.
 LANES F32 same(F32 a) { return a; }
 // V_CVT_PK_RTZ_F16_F32: two f32 to packed f16, rounding towards zero.

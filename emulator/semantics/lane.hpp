@@ -1,4 +1,5 @@
-// Operations that move data between lanes or between lanes and scalars. Capital names are entries of the RDNA4 ISA guide, chapter 16.
+// Operations that move data between lanes or between lanes and scalars. Capital names are entries of the RDNA4 ISA
+// guide, chapter 16.
 #pragma once
 #include "machine/access.hpp"
 #include "machine/wave.hpp"
@@ -59,13 +60,20 @@ enum class ExecOp { kAnd, kOr, kXor, kAndNot1, kAndNot0, kOrNot1, kOrNot0 };
 template <ExecOp kOp>
 inline u32 combine_exec(u32 s0, u32 exec) {
   switch (kOp) {
-    case ExecOp::kAnd: return s0 & exec;
-    case ExecOp::kOr: return s0 | exec;
-    case ExecOp::kXor: return s0 ^ exec;
-    case ExecOp::kAndNot1: return s0 & ~exec;
-    case ExecOp::kAndNot0: return ~s0 & exec;
-    case ExecOp::kOrNot1: return s0 | ~exec;
-    default: return ~s0 | exec;
+    case ExecOp::kAnd:
+      return s0 & exec;
+    case ExecOp::kOr:
+      return s0 | exec;
+    case ExecOp::kXor:
+      return s0 ^ exec;
+    case ExecOp::kAndNot1:
+      return s0 & ~exec;
+    case ExecOp::kAndNot0:
+      return ~s0 & exec;
+    case ExecOp::kOrNot1:
+      return s0 | ~exec;
+    default:
+      return ~s0 | exec;
   }
 }
 template <Form F, ExecOp kOp>

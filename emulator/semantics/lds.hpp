@@ -1,5 +1,5 @@
-// LDS instructions (ISA guide, chapter 12, "Data share operations"). An access outside the workgroup's allocation stops the
-// wave; hardware would return 0 or drop it, but no correct kernel does it.
+// LDS instructions (ISA guide, chapter 12, "Data share operations"). An access outside the workgroup's allocation stops
+// the wave; hardware would return 0 or drop it, but no correct kernel does it.
 #pragma once
 #include "machine/access.hpp"
 #include "machine/wave.hpp"
@@ -9,9 +9,12 @@ namespace emu::sem {
 
 [[gnu::always_inline]] inline u8* lds_pointer(Wave* wave, const Op* op, u64 address, u32 size, int lane) {
   const Workgroup* group = wave->group;
-  if (address + size <= group->lds_bytes) [[likely]] return group->lds + address;
-  stop_with_bad_address(wave, op, "LDS access of " + std::to_string(size) + " bytes outside the workgroup's " +
-                        std::to_string(group->lds_bytes) + " bytes", lane, address);
+  if (address + size <= group->lds_bytes) [[likely]]
+    return group->lds + address;
+  stop_with_bad_address(wave, op,
+                        "LDS access of " + std::to_string(size) + " bytes outside the workgroup's " +
+                            std::to_string(group->lds_bytes) + " bytes",
+                        lane, address);
   return nullptr;
 }
 

@@ -1,6 +1,6 @@
 // WMMA of gfx12, wave32 (RDNA4 ISA guide 7.9, "Wave matrix multiply accumulate"; register layouts as given by AMD's
-// matrix_instruction_calculator). WMMA ignores exec. The order in which hardware adds products is not documented; here it is
-// ascending k with fused multiply-adds in f32.
+// matrix_instruction_calculator). WMMA ignores exec. The order in which hardware adds products is not documented; here
+// it is ascending k with fused multiply-adds in f32.
 #pragma once
 #include "machine/access.hpp"
 #include "machine/wave.hpp"
@@ -11,8 +11,10 @@ enum class Half { kF16, kBf16 };
 
 template <Half kType>
 [[gnu::always_inline]] inline F32 widen(U32 words, bool high) {
-  if constexpr (kType == Half::kBf16) return bits<F32>(high ? words & U32(0xFFFF0000) : words << U32(16));
-  else return widen_f16(high ? words >> U32(16) : words);
+  if constexpr (kType == Half::kBf16)
+    return bits<F32>(high ? words & U32(0xFFFF0000) : words << U32(16));
+  else
+    return widen_f16(high ? words >> U32(16) : words);
 }
 
 // A or B operand, 16x16 halves in 4 VGPRs -> f32 as [k][row or column]: lane % 16 is the row or column,
@@ -41,8 +43,9 @@ template <Half kType>
     for (u32 i = 0; i < 4; ++i) {
       for (u32 part = 0; part < 2; ++part) {
         const char* source = reinterpret_cast<const char*>(&wave->v[c_is_vgpr ? op->r[3] + (row + i) % 8 : 0]);
-        sum[i][part] = c_is_vgpr ? _mm256_loadu_ps(reinterpret_cast<const float*>(source + 64 * ((row + i) / 8) + 32 * part))
-                                 : _mm256_set1_ps(scalar_in<float>(wave, op->r[3]));
+        sum[i][part] = c_is_vgpr
+                           ? _mm256_loadu_ps(reinterpret_cast<const float*>(source + 64 * ((row + i) / 8) + 32 * part))
+                           : _mm256_set1_ps(scalar_in<float>(wave, op->r[3]));
       }
     }
     for (u32 k = 0; k < 16; ++k) {
@@ -66,6 +69,8 @@ template <Half kType>
 
 // V_WMMA_F32_16X16X16_F16, V_WMMA_F32_16X16X16_BF16: D = A * B + C.
 template <Form F, Half kType>
-inline void v_wmma_f32(Wave* wave, const Op* op) { wmma_f32_16x16x16<kType>(wave, op, F.kind[3] == 'v'); }
+inline void v_wmma_f32(Wave* wave, const Op* op) {
+  wmma_f32_16x16x16<kType>(wave, op, F.kind[3] == 'v');
+}
 
 }  // namespace emu::sem

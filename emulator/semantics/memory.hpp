@@ -1,5 +1,5 @@
-// Memory instructions: SMEM, VBUFFER, VGLOBAL and VSCRATCH (ISA guide, chapters 8, 9 and 11). Every access is checked against
-// the memory map; a bad one stops the wave with a report.
+// Memory instructions: SMEM, VBUFFER, VGLOBAL and VSCRATCH (ISA guide, chapters 8, 9 and 11). Every access is checked
+// against the memory map; a bad one stops the wave with a report.
 #pragma once
 #include <cstring>
 
@@ -27,7 +27,8 @@ template <Access kAccess>
   return const_cast<u8*>(find_slowly(wave, op, address, size, kAccess, lane));
 }
 
-// S_LOAD_B32...B512: sbase (8-byte pair) + scalar offset + constant; the low two address bits are ignored (ISA guide 8.1).
+// S_LOAD_B32...B512: sbase (8-byte pair) + scalar offset + constant; the low two address bits are ignored (ISA
+// guide 8.1).
 template <Form F, int Dwords>
 inline bool s_load(Wave* wave, const Op* op) {
   const u64 address = (scalar_in<u64>(wave, op->r[1]) + wave->s[op->r[2]] + s64(op->offset)) & ~u64(3);
@@ -77,22 +78,31 @@ struct BufferResource {
 };
 [[gnu::always_inline]] inline BufferResource resource_in(const Wave* wave, u32 slot) {
   const u32* w = &wave->s[slot];
-  return {(u64(w[1] & 0xFFFF) << 32) | w[0], (w[1] >> 16) & 0x3FFF, w[2], (w[3] >> 28) & 3, (w[1] >> 30) != 0, (w[3] >> 23 & 1) != 0};
+  return {(u64(w[1] & 0xFFFF) << 32) | w[0],
+          (w[1] >> 16) & 0x3FFF,
+          w[2],
+          (w[3] >> 28) & 3,
+          (w[1] >> 30) != 0,
+          (w[3] >> 23 & 1) != 0};
 }
-// Whether `size` bytes are in range (ISA guide 9.1.5.1, "range checking"): 0 structured, 1 index only, 2 none but for an empty
-// buffer, 3 raw.
+// Whether `size` bytes are in range (ISA guide 9.1.5.1, "range checking"): 0 structured, 1 index only, 2 none but for
+// an empty buffer, 3 raw.
 [[gnu::always_inline]] inline bool in_buffer(const BufferResource& resource, u64 index, u64 offset, u32 size) {
   switch (resource.oob_select) {
-    case 0: return index < resource.records && (resource.stride == 0 || offset + size <= resource.stride);
-    case 1: return index < resource.records;
-    case 2: return resource.records != 0;
-    default: return offset + size <= resource.records;
+    case 0:
+      return index < resource.records && (resource.stride == 0 || offset + size <= resource.stride);
+    case 1:
+      return index < resource.records;
+    case 2:
+      return resource.records != 0;
+    default:
+      return offset + size <= resource.records;
   }
 }
 
-// BUFFER_LOAD_*, BUFFER_STORE_*: base + soffset + index * stride + voffset + constant. Range checks are per dword (per element
-// for narrower ones): loads out of range give 0, stores are dropped. Addresses are computed before results are written,
-// because the destination may overlap them.
+// BUFFER_LOAD_*, BUFFER_STORE_*: base + soffset + index * stride + voffset + constant. Range checks are per dword (per
+// element for narrower ones): loads out of range give 0, stores are dropped. Addresses are computed before results are
+// written, because the destination may overlap them.
 template <Access kAccess, Form F, int Bytes, Fill kFill>
 inline bool buffer_access(Wave* wave, const Op* op) {
   const BufferResource resource = resource_in(wave, op->r[2]);
@@ -113,8 +123,10 @@ inline bool buffer_access(Wave* wave, const Op* op) {
     if (in_buffer(resource, index, offset, Bytes)) [[likely]] {
       u8* const memory = pointer_to<kAccess>(wave, op, address, Bytes, lane);
       if (memory == nullptr) return false;
-      if constexpr (kAccess == Access::kLoad) put_loaded<Bytes, kFill>(wave, op->r[0], lane, memory);
-      else get_stored<Bytes, kFill>(wave, op->r[0], lane, memory);
+      if constexpr (kAccess == Access::kLoad)
+        put_loaded<Bytes, kFill>(wave, op->r[0], lane, memory);
+      else
+        get_stored<Bytes, kFill>(wave, op->r[0], lane, memory);
       continue;
     }
     alignas(16) u8 parts[Bytes] = {};
@@ -123,20 +135,26 @@ inline bool buffer_access(Wave* wave, const Op* op) {
       if (!in_buffer(resource, index, offset + part, kUnit)) continue;
       u8* const memory = pointer_to<kAccess>(wave, op, address + part, kUnit, lane);
       if (memory == nullptr) return false;
-      if constexpr (kAccess == Access::kLoad) std::memcpy(parts + part, memory, kUnit);
-      else std::memcpy(memory, parts + part, kUnit);
+      if constexpr (kAccess == Access::kLoad)
+        std::memcpy(parts + part, memory, kUnit);
+      else
+        std::memcpy(memory, parts + part, kUnit);
     }
     if constexpr (kAccess == Access::kLoad) put_loaded<Bytes, kFill>(wave, op->r[0], lane, parts);
   }
   return true;
 }
 template <Form F, int Bytes, Fill kFill = Fill::kZero>
-inline bool buffer_load(Wave* wave, const Op* op) { return buffer_access<Access::kLoad, F, Bytes, kFill>(wave, op); }
+inline bool buffer_load(Wave* wave, const Op* op) {
+  return buffer_access<Access::kLoad, F, Bytes, kFill>(wave, op);
+}
 template <Form F, int Bytes, Fill kFill = Fill::kZero>
-inline bool buffer_store(Wave* wave, const Op* op) { return buffer_access<Access::kStore, F, Bytes, kFill>(wave, op); }
+inline bool buffer_store(Wave* wave, const Op* op) {
+  return buffer_access<Access::kStore, F, Bytes, kFill>(wave, op);
+}
 
-// GLOBAL_LOAD_*, GLOBAL_STORE_*: vaddr pair + constant, or saddr pair + 32-bit unsigned vaddr + constant (ISA guide 11.1).
-// Operands in text order: loads vdst, vaddr, saddr; stores vaddr, vdata, saddr.
+// GLOBAL_LOAD_*, GLOBAL_STORE_*: vaddr pair + constant, or saddr pair + 32-bit unsigned vaddr + constant (ISA
+// guide 11.1). Operands in text order: loads vdst, vaddr, saddr; stores vaddr, vdata, saddr.
 template <Access kAccess, Form F, int Bytes, Fill kFill>
 inline bool global_access(Wave* wave, const Op* op) {
   constexpr int kData = kAccess == Access::kLoad ? 0 : 1, kAddress = kAccess == Access::kLoad ? 1 : 0;
@@ -150,18 +168,24 @@ inline bool global_access(Wave* wave, const Op* op) {
     const u64 address = base + (u64(high[lane]) << 32) + low[lane];
     u8* const memory = pointer_to<kAccess>(wave, op, address, Bytes, lane);
     if (memory == nullptr) return false;
-    if constexpr (kAccess == Access::kLoad) put_loaded<Bytes, kFill>(wave, op->r[kData], lane, memory);
-    else get_stored<Bytes, kFill>(wave, op->r[kData], lane, memory);
+    if constexpr (kAccess == Access::kLoad)
+      put_loaded<Bytes, kFill>(wave, op->r[kData], lane, memory);
+    else
+      get_stored<Bytes, kFill>(wave, op->r[kData], lane, memory);
   }
   return true;
 }
 template <Form F, int Bytes, Fill kFill = Fill::kZero>
-inline bool global_load(Wave* wave, const Op* op) { return global_access<Access::kLoad, F, Bytes, kFill>(wave, op); }
+inline bool global_load(Wave* wave, const Op* op) {
+  return global_access<Access::kLoad, F, Bytes, kFill>(wave, op);
+}
 template <Form F, int Bytes, Fill kFill = Fill::kZero>
-inline bool global_store(Wave* wave, const Op* op) { return global_access<Access::kStore, F, Bytes, kFill>(wave, op); }
+inline bool global_store(Wave* wave, const Op* op) {
+  return global_access<Access::kStore, F, Bytes, kFill>(wave, op);
+}
 
-// SCRATCH_LOAD_*, SCRATCH_STORE_*: each lane's private memory at vaddr + saddr + constant (ISA guide 11.1.3). Hardware swizzles
-// the lanes' memory; a kernel cannot see that.
+// SCRATCH_LOAD_*, SCRATCH_STORE_*: each lane's private memory at vaddr + saddr + constant (ISA guide 11.1.3). Hardware
+// swizzles the lanes' memory; a kernel cannot see that.
 template <Access kAccess, Form F, int Bytes, Fill kFill>
 inline bool scratch_access(Wave* wave, const Op* op) {
   constexpr int kData = kAccess == Access::kLoad ? 0 : 1, kAddress = kAccess == Access::kLoad ? 1 : 0;
@@ -171,18 +195,25 @@ inline bool scratch_access(Wave* wave, const Op* op) {
   for (u32 rest = wave->s[kExec]; rest != 0; rest &= rest - 1) {
     const int lane = __builtin_ctz(rest);
     if (u64(offsets[lane]) + Bytes > bytes) {
-      stop_with_bad_address(wave, op, "scratch access outside the lane's " + std::to_string(bytes) + " bytes", lane, offsets[lane]);
+      stop_with_bad_address(wave, op, "scratch access outside the lane's " + std::to_string(bytes) + " bytes", lane,
+                            offsets[lane]);
       return false;
     }
     u8* const memory = wave->scratch + u64(lane) * bytes + offsets[lane];
-    if constexpr (kAccess == Access::kLoad) put_loaded<Bytes, kFill>(wave, op->r[kData], lane, memory);
-    else get_stored<Bytes, kFill>(wave, op->r[kData], lane, memory);
+    if constexpr (kAccess == Access::kLoad)
+      put_loaded<Bytes, kFill>(wave, op->r[kData], lane, memory);
+    else
+      get_stored<Bytes, kFill>(wave, op->r[kData], lane, memory);
   }
   return true;
 }
 template <Form F, int Bytes, Fill kFill = Fill::kZero>
-inline bool scratch_load(Wave* wave, const Op* op) { return scratch_access<Access::kLoad, F, Bytes, kFill>(wave, op); }
+inline bool scratch_load(Wave* wave, const Op* op) {
+  return scratch_access<Access::kLoad, F, Bytes, kFill>(wave, op);
+}
 template <Form F, int Bytes, Fill kFill = Fill::kZero>
-inline bool scratch_store(Wave* wave, const Op* op) { return scratch_access<Access::kStore, F, Bytes, kFill>(wave, op); }
+inline bool scratch_store(Wave* wave, const Op* op) {
+  return scratch_access<Access::kStore, F, Bytes, kFill>(wave, op);
+}
 
 }  // namespace emu::sem

@@ -1,5 +1,6 @@
 // Lane-wise floating-point operations. Capital names are entries of the RDNA4 ISA guide, chapter 16; comments give the
-// definitions there in our words. Denormal handling of f32 arithmetic comes from MXCSR, set from the kernel's descriptor.
+// definitions there in our words. Denormal handling of f32 arithmetic comes from MXCSR, set from the kernel's
+// descriptor.
 #pragma once
 #include <cmath>
 #include <limits>
@@ -10,14 +11,30 @@
 namespace emu::sem {
 
 // V_ADD_F32, V_SUB_F32, V_SUBREV_F32, V_MUL_F32 and the f64 forms: IEEE 754, round to nearest even.
-template <class V> LANES V add(V a, V b) { return a + b; }
-template <class V> LANES V sub(V a, V b) { return a - b; }
-template <class V> LANES V subrev(V a, V b) { return b - a; }
-template <class V> LANES V mul(V a, V b) { return a * b; }
+template <class V>
+LANES V add(V a, V b) {
+  return a + b;
+}
+template <class V>
+LANES V sub(V a, V b) {
+  return a - b;
+}
+template <class V>
+LANES V subrev(V a, V b) {
+  return b - a;
+}
+template <class V>
+LANES V mul(V a, V b) {
+  return a * b;
+}
 // V_MUL_DX9_ZERO_F32: 0 * anything is 0.
 LANES F32 mul_dx9_zero(F32 a, F32 b) { return select((a == F32(0)) | (b == F32(0)), F32(0), a * b); }
-// V_FMA_F32, V_FMAC_F32 (S0 * S1 + D), V_FMAMK_F32 (S0 * K + S1), V_FMAAK_F32 (S0 * S1 + K): one rounding. Text order of operands.
-template <class V> LANES V fma(V a, V b, V c) { return __builtin_elementwise_fma(a, b, c); }
+// V_FMA_F32, V_FMAC_F32 (S0 * S1 + D), V_FMAMK_F32 (S0 * K + S1), V_FMAAK_F32 (S0 * S1 + K): one rounding. Text order
+// of operands.
+template <class V>
+LANES V fma(V a, V b, V c) {
+  return __builtin_elementwise_fma(a, b, c);
+}
 
 // V_MIN_NUM_F32, V_MAX_NUM_F32: minimumNumber/maximumNumber of IEEE 754-2019: a NaN loses to a number, -0 < +0.
 LANES F32 quiet(F32 a) { return select(a != a, bits<F32>(bits<U32>(a) | U32(0x400000)), a); }
@@ -93,10 +110,12 @@ LANES F32 log2(F32 a) {
 }
 // V_SIN_F32, V_COS_F32: of S0 revolutions.
 LANES F32 sin(F32 a) {
-  return per_lane<F32>([](float x) { return float(std::sin((double(x) - std::floor(double(x))) * 6.283185307179586)); }, a);
+  return per_lane<F32>([](float x) { return float(std::sin((double(x) - std::floor(double(x))) * 6.283185307179586)); },
+                       a);
 }
 LANES F32 cos(F32 a) {
-  return per_lane<F32>([](float x) { return float(std::cos((double(x) - std::floor(double(x))) * 6.283185307179586)); }, a);
+  return per_lane<F32>([](float x) { return float(std::cos((double(x) - std::floor(double(x))) * 6.283185307179586)); },
+                       a);
 }
 
 // V_LDEXP_F32, V_LDEXP_F64: S0 * 2 ** S1, one rounding.
@@ -116,16 +135,19 @@ inline int exponent_field(double x) { return int((bits<u64>(x) >> 52) & 0x7FF); 
 inline bool is_denormal(float x) { return exponent_field(x) == 0 && x != 0; }
 inline bool is_denormal(double x) { return exponent_field(x) == 0 && x != 0; }
 
-template <class T> struct DivisionLimits;  // constants of V_DIV_* for the type
-template <> struct DivisionLimits<float> {
+template <class T>
+struct DivisionLimits;  // constants of V_DIV_* for the type
+template <>
+struct DivisionLimits<float> {
   static constexpr int near_max = 96, scale = 64, tiny = 23, underflow = -150, special = 255, bias = 127;
 };
-template <> struct DivisionLimits<double> {
+template <>
+struct DivisionLimits<double> {
   static constexpr int near_max = 768, scale = 128, tiny = 53, underflow = -1075, special = 2047, bias = 1023;
 };
 
-// V_DIV_SCALE_F32/F64: S0 is the numerator (S2) or the denominator (S1), to be scaled so that the Newton steps of a division
-// neither overflow nor lose bits; the mask operand says that V_DIV_FMAS must undo the scaling.
+// V_DIV_SCALE_F32/F64: S0 is the numerator (S2) or the denominator (S1), to be scaled so that the Newton steps of a
+// division neither overflow nor lose bits; the mask operand says that V_DIV_FMAS must undo the scaling.
 template <class T>
 inline T div_scale_lane(T s0, T s1, T s2, bool& rescale) {
   using L = DivisionLimits<T>;
@@ -149,7 +171,8 @@ inline T div_scale_lane(T s0, T s1, T s2, bool& rescale) {
   if (exponent_field(s2) <= L::tiny) return std::ldexp(s0, L::scale);
   return s0;
 }
-template <class V> LANES V div_scale(V a, V b, V c, S32& rescale) {
+template <class V>
+LANES V div_scale(V a, V b, V c, S32& rescale) {
   V result;
   for (int lane = 0; lane < kLanes; ++lane) {
     bool flag = false;
@@ -159,18 +182,24 @@ template <class V> LANES V div_scale(V a, V b, V c, S32& rescale) {
   }
   return result;
 }
-// V_DIV_FMAS_F32/F64: fma, then where vcc is set undoes the scaling (up if the scaled quotient is large, else down), all with one
-// rounding, for which the sum is taken in a wider type: a denormal quotient must not be rounded twice.
-inline float div_fmas_lane(float a, float b, float c, int scale) { return float(std::ldexp(std::fma(double(a), double(b), double(c)), scale)); }
-inline double div_fmas_lane(double a, double b, double c, int scale) {
-  return double(std::ldexp(std::fma(static_cast<long double>(a), static_cast<long double>(b), static_cast<long double>(c)), scale));
+// V_DIV_FMAS_F32/F64: fma, then where vcc is set undoes the scaling (up if the scaled quotient is large, else down),
+// all with one rounding, for which the sum is taken in a wider type: a denormal quotient must not be rounded twice.
+inline float div_fmas_lane(float a, float b, float c, int scale) {
+  return float(std::ldexp(std::fma(double(a), double(b), double(c)), scale));
 }
-template <class V> LANES V div_fmas(V a, V b, V c, S32 vcc) {
+inline double div_fmas_lane(double a, double b, double c, int scale) {
+  return double(std::ldexp(
+      std::fma(static_cast<long double>(a), static_cast<long double>(b), static_cast<long double>(c)), scale));
+}
+template <class V>
+LANES V div_fmas(V a, V b, V c, S32 vcc) {
   using T = typename ScalarOf<V>::type;
   using L = DivisionLimits<T>;
   V result = fma(a, b, c);
   for (int lane = 0; lane < kLanes; ++lane)
-    if (vcc[lane] != 0) result[lane] = div_fmas_lane(T(a[lane]), T(b[lane]), T(c[lane]), exponent_field(T(c[lane])) > L::bias ? L::scale : -L::scale);
+    if (vcc[lane] != 0)
+      result[lane] = div_fmas_lane(T(a[lane]), T(b[lane]), T(c[lane]),
+                                   exponent_field(T(c[lane])) > L::bias ? L::scale : -L::scale);
   return result;
 }
 // V_DIV_FIXUP_F32/F64: S0 is the quotient so far, S1 the denominator, S2 the numerator; puts in the special cases.
@@ -189,7 +218,8 @@ inline T div_fixup_lane(T s0, T s1, T s2) {
   if (exponent_field(s1) == L::special) return with_sign(Limits::infinity());
   return with_sign(std::fabs(s0));
 }
-template <class V> LANES V div_fixup(V a, V b, V c) {
+template <class V>
+LANES V div_fixup(V a, V b, V c) {
   using T = typename ScalarOf<V>::type;
   return per_lane<V>([](T s0, T s1, T s2) { return div_fixup_lane(s0, s1, s2); }, a, b, c);
 }

@@ -1,5 +1,6 @@
-// Lane-wise integer operations. Capital names are entries of the RDNA4 ISA guide, chapter 16 ("Instructions": VOP1, VOP2, VOP3);
-// each comment gives the definition there in our words. Functions know nothing of registers, exec or encodings.
+// Lane-wise integer operations. Capital names are entries of the RDNA4 ISA guide, chapter 16 ("Instructions": VOP1,
+// VOP2, VOP3); each comment gives the definition there in our words. Functions know nothing of registers, exec or
+// encodings.
 #pragma once
 #include "machine/lanes.hpp"
 
@@ -101,7 +102,8 @@ LANES S64 mad_co_i64_i32(S32 a, S32 b, S64 c, S32& carry) {
   return sum;
 }
 
-// V_BFE_U32: S2[4:0] bits of S0 from bit S1[4:0]. V_BFE_I32: the same, sign extended. V_BFI_B32: S0 selects S1 or S2 per bit.
+// V_BFE_U32: S2[4:0] bits of S0 from bit S1[4:0]. V_BFE_I32: the same, sign extended. V_BFI_B32: S0 selects S1 or S2
+// per bit.
 LANES U32 bfe_u32(U32 a, U32 b, U32 c) { return (a >> (b & U32(31))) & ((U32(1) << (c & U32(31))) - U32(1)); }
 LANES S32 bfe_i32(U32 a, U32 b, U32 c) {
   const U32 width = c & U32(31);
@@ -115,7 +117,8 @@ LANES U32 bfi_b32(U32 a, U32 b, U32 c) { return (a & b) | (~a & c); }
 LANES U32 alignbit_b32(U32 a, U32 b, U32 c) { return low_half(join(b, a) >> convert<U64>(c & U32(31))); }
 LANES U32 alignbyte_b32(U32 a, U32 b, U32 c) { return alignbit_b32(a, b, (c & U32(3)) << U32(3)); }
 
-// V_PERM_B32: each byte of S2 selects a byte of {S0, S1} (S1 is 0-3), or the sign of an odd byte (8-11), 0 (12) or 0xFF (above).
+// V_PERM_B32: each byte of S2 selects a byte of {S0, S1} (S1 is 0-3), or the sign of an odd byte (8-11), 0 (12) or 0xFF
+// (above).
 LANES U32 perm_byte(U32 a, U32 b, u32 selector) {
   if (selector > 12) return U32(0xFF);
   if (selector == 12) return U32(0);
@@ -135,8 +138,10 @@ LANES U32 perm_b32(U32 a, U32 b, U32 selectors) {
     for (u32 i = 0; i < 4; ++i) {
       const u32 selector = (selectors[lane] >> (8 * i)) & 0xFF;
       u32 byte = selector > 12 ? 0xFF : 0;
-      if (selector < 8) byte = u32(data >> (8 * selector)) & 0xFF;
-      else if (selector < 12) byte = (data >> (16 * (selector - 8) + 15)) & 1 ? 0xFF : 0;
+      if (selector < 8)
+        byte = u32(data >> (8 * selector)) & 0xFF;
+      else if (selector < 12)
+        byte = (data >> (16 * (selector - 8) + 15)) & 1 ? 0xFF : 0;
       out |= byte << (8 * i);
     }
     result[lane] = out;
@@ -158,23 +163,68 @@ LANES U32 mbcnt_hi_u32_b32(U32, U32 b) { return b; }
 LANES U32 bfrev_b32(U32 a) { return __builtin_elementwise_bitreverse(a); }
 
 // V_CMP_*: compares; floats compare as IEEE 754, so only NEQ, NLT, NGE... are true for NaN.
-template <class V> LANES S32 as_mask(V m) {
-  if constexpr (sizeof(V) == sizeof(S32)) return bits<S32>(m);
-  else return convert<S32>(m);
+template <class V>
+LANES S32 as_mask(V m) {
+  if constexpr (sizeof(V) == sizeof(S32))
+    return bits<S32>(m);
+  else
+    return convert<S32>(m);
 }
-template <class V> LANES S32 cmp_lt(V a, V b) { return as_mask(a < b); }
-template <class V> LANES S32 cmp_eq(V a, V b) { return as_mask(a == b); }
-template <class V> LANES S32 cmp_le(V a, V b) { return as_mask(a <= b); }
-template <class V> LANES S32 cmp_gt(V a, V b) { return as_mask(a > b); }
-template <class V> LANES S32 cmp_ge(V a, V b) { return as_mask(a >= b); }
-template <class V> LANES S32 cmp_ne(V a, V b) { return as_mask(a != b); }
-template <class V> LANES S32 cmp_lg(V a, V b) { return as_mask((a < b) | (a > b)); }
-template <class V> LANES S32 cmp_o(V a, V b) { return as_mask((a == a) & (b == b)); }
-template <class V> LANES S32 cmp_u(V a, V b) { return as_mask((a != a) | (b != b)); }
-template <class V> LANES S32 cmp_nlt(V a, V b) { return ~cmp_lt(a, b); }
-template <class V> LANES S32 cmp_nle(V a, V b) { return ~cmp_le(a, b); }
-template <class V> LANES S32 cmp_ngt(V a, V b) { return ~cmp_gt(a, b); }
-template <class V> LANES S32 cmp_nge(V a, V b) { return ~cmp_ge(a, b); }
-template <class V> LANES S32 cmp_nlg(V a, V b) { return ~cmp_lg(a, b); }
+template <class V>
+LANES S32 cmp_lt(V a, V b) {
+  return as_mask(a < b);
+}
+template <class V>
+LANES S32 cmp_eq(V a, V b) {
+  return as_mask(a == b);
+}
+template <class V>
+LANES S32 cmp_le(V a, V b) {
+  return as_mask(a <= b);
+}
+template <class V>
+LANES S32 cmp_gt(V a, V b) {
+  return as_mask(a > b);
+}
+template <class V>
+LANES S32 cmp_ge(V a, V b) {
+  return as_mask(a >= b);
+}
+template <class V>
+LANES S32 cmp_ne(V a, V b) {
+  return as_mask(a != b);
+}
+template <class V>
+LANES S32 cmp_lg(V a, V b) {
+  return as_mask((a < b) | (a > b));
+}
+template <class V>
+LANES S32 cmp_o(V a, V b) {
+  return as_mask((a == a) & (b == b));
+}
+template <class V>
+LANES S32 cmp_u(V a, V b) {
+  return as_mask((a != a) | (b != b));
+}
+template <class V>
+LANES S32 cmp_nlt(V a, V b) {
+  return ~cmp_lt(a, b);
+}
+template <class V>
+LANES S32 cmp_nle(V a, V b) {
+  return ~cmp_le(a, b);
+}
+template <class V>
+LANES S32 cmp_ngt(V a, V b) {
+  return ~cmp_gt(a, b);
+}
+template <class V>
+LANES S32 cmp_nge(V a, V b) {
+  return ~cmp_ge(a, b);
+}
+template <class V>
+LANES S32 cmp_nlg(V a, V b) {
+  return ~cmp_lg(a, b);
+}
 
 }  // namespace emu::sem

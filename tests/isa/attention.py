@@ -58,8 +58,10 @@ def visible(case: Case) -> np.ndarray:
     return mask
 
 
-def reference(q: np.ndarray, k: np.ndarray, v: np.ndarray, scale: float, mask: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """fp64 attention over (batch, seqlen, heads, dim); output and LSE (batch, heads, seqlen_q); empty rows are 0 and -inf."""
+def reference(
+    q: np.ndarray, k: np.ndarray, v: np.ndarray, scale: float, mask: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """fp64 attention over (batch, seqlen, heads, dim): output, LSE (batch, heads, seqlen_q); empty rows: 0, -inf."""
     group = q.shape[2] // k.shape[2]
     k, v = np.repeat(k, group, axis=2), np.repeat(v, group, axis=2)
     scores = np.where(mask, np.einsum("bihd,bjhd->bhij", q, k) * scale, -np.inf)
@@ -90,27 +92,54 @@ class Result:
     expected_lse: np.ndarray
 
 
-def run_forward(hip: Hip, directory: Path, manifest: dict[str, Any], kernel: dict[str, Any], case: Case, dim: int, seed: int = 0,
-                scale_factor: float = 1.0) -> Result:
+def run_forward(
+    hip: Hip,
+    directory: Path,
+    manifest: dict[str, Any],
+    kernel: dict[str, Any],
+    case: Case,
+    dim: int,
+    seed: int = 0,
+    scale_factor: float = 1.0,
+) -> Result:
     """Runs one kernel on random data of head dimension `dim`; inputs and outputs are (batch, seqlen, heads, dim)."""
     generator = np.random.default_rng(seed)
-    shapes = [(case.batch, length, heads, dim) for length, heads in
-              ((case.seqlen_q, case.heads), (case.seqlen_k, case.heads_k), (case.seqlen_k, case.heads_k))]
+    shapes = [
+        (case.batch, length, heads, dim)
+        for length, heads in ((case.seqlen_q, case.heads), (case.seqlen_k, case.heads_k), (case.seqlen_k, case.heads_k))
+    ]
     raw = [to_bits(generator.standard_normal(shape), kernel["dtype"]) for shape in shapes]
     buffers = [hip.buffer(data) for data in raw]
     out = hip.buffer(np.full(shapes[0], 0x7FE1, np.uint16))
     lse = hip.buffer(np.full((case.batch, case.heads, case.seqlen_q), np.nan, np.float32))
     scale = 1 / math.sqrt(dim)
     values: dict[str, float] = {
-        "q_ptr": buffers[0].address, "k_ptr": buffers[1].address, "v_ptr": buffers[2].address, "o_ptr": out.address,
-        "lse_ptr": lse.address, "seqlen_q": case.seqlen_q, "seqlen_k": case.seqlen_k, "hdim_q": dim, "hdim_v": dim,
-        "num_head_q": case.heads, "nhead_ratio_qk": case.heads // case.heads_k, "scale_s": scale * math.log2(math.e) * scale_factor,
-        "window_size_left": case.left, "window_size_right": case.right, "mask_type": BOTTOM_RIGHT,
-        "nhead_stride_lse": case.seqlen_q, "batch_stride_lse": case.heads * case.seqlen_q,
-        "cu_seqlen_q_ptr": 0, "cu_seqlen_k_ptr": 0,
-    }  # fmt: skip
+        "q_ptr": buffers[0].address,
+        "k_ptr": buffers[1].address,
+        "v_ptr": buffers[2].address,
+        "o_ptr": out.address,
+        "lse_ptr": lse.address,
+        "seqlen_q": case.seqlen_q,
+        "seqlen_k": case.seqlen_k,
+        "hdim_q": dim,
+        "hdim_v": dim,
+        "num_head_q": case.heads,
+        "nhead_ratio_qk": case.heads // case.heads_k,
+        "scale_s": scale * math.log2(math.e) * scale_factor,
+        "window_size_left": case.left,
+        "window_size_right": case.right,
+        "mask_type": BOTTOM_RIGHT,
+        "nhead_stride_lse": case.seqlen_q,
+        "batch_stride_lse": case.heads * case.seqlen_q,
+        "cu_seqlen_q_ptr": 0,
+        "cu_seqlen_k_ptr": 0,
+    }
     for letter, (_, length, heads, _) in zip("qkvo", [*shapes, shapes[0]], strict=True):
-        values |= {f"stride_{letter}": heads * dim, f"nhead_stride_{letter}": dim, f"batch_stride_{letter}": length * heads * dim}
+        values |= {
+            f"stride_{letter}": heads * dim,
+            f"nhead_stride_{letter}": dim,
+            f"batch_stride_{letter}": length * heads * dim,
+        }
     function = hip.kernel(directory / manifest["code_objects"][kernel["code_object"]]["file"], kernel["name"])
     grid = (case.heads, math.ceil(case.seqlen_q / kernel["tile_m"]) * math.ceil(dim / kernel["hdim_v"]), case.batch)
     hip.launch(function, fill_arguments(kernel, values), grid, (kernel["block_threads"], 1, 1))

@@ -63,4 +63,3 @@ def ck_manifest() -> tuple[Path, dict[str, Any]]:
         pytest.fail(f"no {GFX}/kernels.json; {BUILD_FIRST}")
     directory = directories[0] / GFX
     return directory, json.loads((directory / "kernels.json").read_text())
-

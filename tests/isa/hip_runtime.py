@@ -40,11 +40,15 @@ class Buffer:
         hip.call("hipMalloc", ctypes.byref(pointer), ctypes.c_size_t(data.nbytes))
         self.address = pointer.value or 0
         contiguous = np.ascontiguousarray(data)
-        hip.call("hipMemcpy", Pointer(self.address), contiguous.ctypes.data_as(Pointer), ctypes.c_size_t(data.nbytes), 1)
+        hip.call(
+            "hipMemcpy", Pointer(self.address), contiguous.ctypes.data_as(Pointer), ctypes.c_size_t(data.nbytes), 1
+        )
 
     def read(self) -> np.ndarray:
         result = np.empty(self.shape, self.dtype)
-        self.hip.call("hipMemcpy", result.ctypes.data_as(Pointer), Pointer(self.address), ctypes.c_size_t(self.bytes), 2)
+        self.hip.call(
+            "hipMemcpy", result.ctypes.data_as(Pointer), Pointer(self.address), ctypes.c_size_t(self.bytes), 2
+        )
         return result
 
     def free(self) -> None:
@@ -104,7 +108,9 @@ class Hip:
         data = ctypes.create_string_buffer(arguments, len(arguments))
         size = ctypes.c_size_t(len(arguments))
         extra = (Pointer * 5)(1, ctypes.addressof(data), 2, ctypes.addressof(size), 3)
-        self.call("hipModuleLaunchKernel", function, *map(ctypes.c_uint, (*grid, *block, lds_bytes)), stream, None, extra)
+        self.call(
+            "hipModuleLaunchKernel", function, *map(ctypes.c_uint, (*grid, *block, lds_bytes)), stream, None, extra
+        )
         self.call("hipStreamSynchronize", stream)
 
 

@@ -12,22 +12,95 @@ LANES = 32
 RANDOM_GROUPS = 24
 
 F32_SPECIALS = np.array(
-    [0.0, -0.0, 1.0, -1.0, 0.5, 1.5, 2.5, -2.5, 3.4028235e38, -3.4028235e38, 1.1754944e-38, 1e-45, -1e-45, 5.9e-39,
-     np.inf, -np.inf, np.nan, 0.49999997, 8388609.0, 65504.0, 65520.0, 6e-8, 2147483648.0, -2147483648.0, 4294967296.0, 127.5, -126.5],
+    [
+        0.0,
+        -0.0,
+        1.0,
+        -1.0,
+        0.5,
+        1.5,
+        2.5,
+        -2.5,
+        3.4028235e38,
+        -3.4028235e38,
+        1.1754944e-38,
+        1e-45,
+        -1e-45,
+        5.9e-39,
+        np.inf,
+        -np.inf,
+        np.nan,
+        0.49999997,
+        8388609.0,
+        65504.0,
+        65520.0,
+        6e-8,
+        2147483648.0,
+        -2147483648.0,
+        4294967296.0,
+        127.5,
+        -126.5,
+    ],
     np.float32,
-).view(np.uint32)  # fmt: skip
+).view(np.uint32)
 SNAN = np.array([0x7F800001], np.uint32)
 U32_SPECIALS = np.array(
-    [0, 1, 2, 31, 32, 33, 0x7F, 0x80, 0xFF, 0x7FFF, 0x8000, 0xFFFF, 0x10000, 0x7FFFFF, 0x800000, 0xFFFFFF,
-     0x7FFFFFFF, 0x80000000, 0x80000001, 0xFFFFFFFE, 0xFFFFFFFF, 0x0C0D0E0B, 0x04050607, 0x08090A0B],
+    [
+        0,
+        1,
+        2,
+        31,
+        32,
+        33,
+        0x7F,
+        0x80,
+        0xFF,
+        0x7FFF,
+        0x8000,
+        0xFFFF,
+        0x10000,
+        0x7FFFFF,
+        0x800000,
+        0xFFFFFF,
+        0x7FFFFFFF,
+        0x80000000,
+        0x80000001,
+        0xFFFFFFFE,
+        0xFFFFFFFF,
+        0x0C0D0E0B,
+        0x04050607,
+        0x08090A0B,
+    ],
     np.uint32,
-)  # fmt: skip
+)
 F64_SPECIALS = np.array(
-    [0.0, -0.0, 1.0, -1.0, 0.1, 2.5, 1.7976931348623157e308, -1e308, 2.2250738585072014e-308, 5e-324, -5e-324, np.inf, -np.inf,
-     np.nan, 2147483647.5, -2147483649.0, 4294967296.0, 1e39, 1e-46, 16777217.0],
+    [
+        0.0,
+        -0.0,
+        1.0,
+        -1.0,
+        0.1,
+        2.5,
+        1.7976931348623157e308,
+        -1e308,
+        2.2250738585072014e-308,
+        5e-324,
+        -5e-324,
+        np.inf,
+        -np.inf,
+        np.nan,
+        2147483647.5,
+        -2147483649.0,
+        4294967296.0,
+        1e39,
+        1e-46,
+        16777217.0,
+    ],
     np.float64,
-).view(np.uint64)  # fmt: skip
-U64_SPECIALS = np.array([0, 1, 63, 64, 0xFFFFFFFF, 0x100000000, 0x7FFFFFFFFFFFFFFF, 0x8000000000000000, 0xFFFFFFFFFFFFFFFF], np.uint64)
+).view(np.uint64)
+U64_SPECIALS = np.array(
+    [0, 1, 63, 64, 0xFFFFFFFF, 0x100000000, 0x7FFFFFFFFFFFFFFF, 0x8000000000000000, 0xFFFFFFFFFFFFFFFF], np.uint64
+)
 
 
 def specials(kind: str) -> np.ndarray:
@@ -44,14 +117,18 @@ def random_bits(kind: str, count: int, generator: np.random.Generator) -> np.nda
         return np.where(generator.random(count) < 0.5, ordinary, generator.integers(0, 2**64, count, np.uint64))
     anything = generator.integers(0, 2**32, count, np.uint32)
     if kind == "f32":
-        ordinary = (generator.standard_normal(count) * 10.0 ** generator.integers(-5, 6, count)).astype(np.float32).view(np.uint32)
+        ordinary = (
+            (generator.standard_normal(count) * 10.0 ** generator.integers(-5, 6, count))
+            .astype(np.float32)
+            .view(np.uint32)
+        )
         return np.where(generator.random(count) < 0.5, ordinary, anything)
     small = generator.integers(0, 40, count, np.uint32)
     return np.where(generator.random(count) < 0.3, small, anything)
 
 
 def operands(kinds: list[str], seed: int = 1) -> list[np.ndarray]:
-    """Operand arrays of equal length, a multiple of 32: every pair of specials of the first two operands, then random bits."""
+    """Arrays of equal length, a multiple of 32: every pair of specials of the first two operands, then random bits."""
     generator = np.random.default_rng(seed)
     first = specials(kinds[0])
     if len(kinds) == 1:
@@ -62,7 +139,10 @@ def operands(kinds: list[str], seed: int = 1) -> list[np.ndarray]:
         for kind in kinds[2:]:
             columns.append(generator.choice(specials(kind), len(columns[0])))
     total = (len(columns[0]) + LANES - 1) // LANES * LANES + RANDOM_GROUPS * LANES
-    return [np.concatenate([column, random_bits(kind, total - len(column), generator)]) for column, kind in zip(columns, kinds, strict=True)]
+    return [
+        np.concatenate([column, random_bits(kind, total - len(column), generator)])
+        for column, kind in zip(columns, kinds, strict=True)
+    ]
 
 
 def run_lanes(hip: Hip, code_object: Path, kernel: str, inputs: list[np.ndarray], result_bits: int) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""The real CK forward kernels, launched without the project's host library, against an fp64 reference with an explicit mask."""
+"""The real CK forward kernels, launched without the host library, against an fp64 reference with an explicit mask."""
 
 from __future__ import annotations
 
@@ -14,13 +14,18 @@ from tests.isa.attention import Case, Result, run_forward
 from tests.isa.hip_runtime import Hip
 
 TILE_CASES = [Case(128, 128), Case(64, 256, heads=4, heads_k=2, batch=2)]  # multiples of every tile
-RAGGED_CASES = [Case(100, 77, heads=4, heads_k=2, batch=2), Case(1, 130), Case(65, 1, heads=3, heads_k=1), Case(200, 333)]
+RAGGED_CASES = [
+    Case(100, 77, heads=4, heads_k=2, batch=2),
+    Case(1, 130),
+    Case(65, 1, heads=3, heads_k=1),
+    Case(200, 333),
+]
 WINDOWS = [(-1, 0), (20, 0), (7, 13), (0, 0)]
 EPSILON = {"fp16": 2.0**-11, "bf16": 2.0**-8}
 
 
 def check(result: Result, dtype: str, label: str) -> None:
-    """P and the output are rounded to the dtype: a few half-steps of the largest value, for every element; the LSE is f32."""
+    """P and the output are rounded to the dtype: a few half-steps of the largest value; the LSE is f32."""
     worst = np.abs(result.output - result.expected).max()
     assert worst <= 2 * EPSILON[dtype] * max(1, np.abs(result.expected).max()), f"{label}: output differs by {worst}"
     empty = np.isneginf(result.expected_lse)
@@ -32,7 +37,11 @@ def check(result: Result, dtype: str, label: str) -> None:
 def test_every_kernel(hip: Hip, ck_manifest: tuple[Path, dict[str, Any]]) -> None:
     """Each kernel of the manifest on the shapes that its padding allows, with each window where it masks."""
     directory, manifest = ck_manifest
-    kernels = [k for k in manifest["kernels"] if k["op"] == "fmha_fwd" and k["bias"] == "none" and not (k["dropout"] or k["softcap"])]
+    kernels = [
+        k
+        for k in manifest["kernels"]
+        if k["op"] == "fmha_fwd" and k["bias"] == "none" and not (k["dropout"] or k["softcap"])
+    ]
     assert {(k["dtype"], k["mask"]) for k in kernels} == {(dtype, mask) for dtype in EPSILON for mask in (False, True)}
     for number, kernel in enumerate(kernels):
         shapes = TILE_CASES if kernel["padding"] == "none" else [*TILE_CASES[:1], *RAGGED_CASES]
@@ -49,7 +58,10 @@ def test_results_do_not_depend_on_the_run(hip: Hip, ck_manifest: tuple[Path, dic
     """Workgroups run on several threads in any order; the results are the same to the bit."""
     directory, manifest = ck_manifest
     kernel = next(k for k in manifest["kernels"] if k["mask"] and k["padding"] == "seqlen")
-    first, second = (run_forward(hip, directory, manifest, kernel, Case(200, 300, heads=4, heads_k=4, right=0), kernel["hdim_q"]) for _ in range(2))
+    first, second = (
+        run_forward(hip, directory, manifest, kernel, Case(200, 300, heads=4, heads_k=4, right=0), kernel["hdim_q"])
+        for _ in range(2)
+    )
     np.testing.assert_array_equal(first.output, second.output)
     np.testing.assert_array_equal(first.lse, second.lse)
 

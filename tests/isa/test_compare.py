@@ -22,8 +22,16 @@ def define(op: str, a: np.ndarray, b: np.ndarray) -> np.ndarray:
     if op in plain:
         return plain[op]
     unordered = (a != a) | (b != b)
-    return {"o": ~unordered, "u": unordered, "lg": (a != b) & ~unordered, "nlg": ~((a != b) & ~unordered),
-            "nge": ~(a >= b), "ngt": ~(a > b), "nle": ~(a <= b), "nlt": ~(a < b)}[op]  # fmt: skip
+    return {
+        "o": ~unordered,
+        "u": unordered,
+        "lg": (a != b) & ~unordered,
+        "nlg": ~((a != b) & ~unordered),
+        "nge": ~(a >= b),
+        "ngt": ~(a > b),
+        "nle": ~(a <= b),
+        "nlt": ~(a < b),
+    }[op]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -34,7 +42,11 @@ def test_compare(hip: Hip, isa_kernels: Path, name: str) -> None:
     groups = len(inputs[0]) // LANES
     result = hip.buffer(np.zeros((groups, 2), np.uint32))
     buffers = [hip.buffer(column) for column in inputs]
-    hip.launch(hip.kernel(isa_kernels / "gfx1201_compare.co", f"op_v_cmp_{name}"), pointers(result, *buffers).ljust(32, b"\0"), (groups, 1, 1))
+    hip.launch(
+        hip.kernel(isa_kernels / "gfx1201_compare.co", f"op_v_cmp_{name}"),
+        pointers(result, *buffers).ljust(32, b"\0"),
+        (groups, 1, 1),
+    )
     masks = result.read()
     for buffer in [result, *buffers]:
         buffer.free()

@@ -1,4 +1,4 @@
-"""What the emulator refuses: each violation gives HIP's error code and a report with kernel, pc, instruction, lane, address."""
+"""What the emulator refuses: each violation gives HIP's error code and a report that says where and why."""
 
 from __future__ import annotations
 
@@ -41,7 +41,9 @@ def launch_fails(hip: Hip, code: Path, kernel: str, arguments: bytes = b"", bloc
 
 
 @pytest.mark.parametrize("kernel", ["load_at", "scalar_load_at"])
-@pytest.mark.parametrize(("offset", "words"), [(-1, "1 bytes before the start"), (4093, "4093 bytes into"), (4096, "0 bytes past the end")])
+@pytest.mark.parametrize(
+    ("offset", "words"), [(-1, "1 bytes before the start"), (4093, "4093 bytes into"), (4096, "0 bytes past the end")]
+)
 def test_load_outside_an_allocation_by_a_byte(hip: Hip, code: Path, kernel: str, offset: int, words: str) -> None:
     buffer = hip.buffer(np.zeros(1024, np.uint32))
     address = buffer.address + offset
@@ -49,7 +51,7 @@ def test_load_outside_an_allocation_by_a_byte(hip: Hip, code: Path, kernel: str,
     buffer.free()
     assert error.code == ILLEGAL_ADDRESS
     if kernel == "load_at":
-        assert f'instruction "global_load_b32 v4, v1, s[6:7]": load of 4 bytes outside every allocation' in error.fault
+        assert 'instruction "global_load_b32 v4, v1, s[6:7]": load of 4 bytes outside every allocation' in error.fault
         assert f"lane 5, address {address:#x}, which is {words}" in error.fault
         assert "the 4096 bytes at" in error.fault
         assert "hipMalloc" in error.fault
@@ -123,8 +125,13 @@ def test_fresh_device_memory_is_poison(hip: Hip) -> None:
     assert (data == POISON).all()
 
 
-@pytest.mark.parametrize(("kernel", "text"), [("lds_outside", "LDS access of 8 bytes outside the workgroup's 128 bytes"),
-                                              ("scratch_outside", "scratch access outside the lane's 16 bytes")])  # fmt: skip
+@pytest.mark.parametrize(
+    ("kernel", "text"),
+    [
+        ("lds_outside", "LDS access of 8 bytes outside the workgroup's 128 bytes"),
+        ("scratch_outside", "scratch access outside the lane's 16 bytes"),
+    ],
+)
 def test_outside_lds_and_scratch(hip: Hip, code: Path, kernel: str, text: str) -> None:
     error = launch_fails(hip, code, kernel)
     assert error.code == ILLEGAL_ADDRESS
@@ -168,8 +175,8 @@ def test_unknown_instruction(hip: Hip, code: Path, tmp_path: Path, monkeypatch: 
     with pytest.raises(HipError) as caught:
         hip.function(module, "to_be_patched")
     assert caught.value.code == INVALID_IMAGE
-    assert re.search(r'kernel to_be_patched, pc 0x[0-9a-f]+, instruction "v_frobnicate_f32_e32 v4, v5, v6": no handler for the shape '
-                     r'"v_frobnicate_f32 v,v,v"', caught.value.fault)  # fmt: skip
+    where = r'kernel to_be_patched, pc 0x[0-9a-f]+, instruction "v_frobnicate_f32_e32 v4, v5, v6": '
+    assert re.search(where + r'no handler for the shape "v_frobnicate_f32 v,v,v"', caught.value.fault)
     assert "KERNEL_DIRS" in caught.value.fault
 
 
@@ -185,7 +192,9 @@ def test_listing_of_another_code_object(hip: Hip, code: Path, tmp_path: Path, mo
 
 
 @pytest.mark.parametrize("version", [None, 19])
-def test_no_usable_objdump(hip: Hip, code: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: int | None) -> None:
+def test_no_usable_objdump(
+    hip: Hip, code: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: int | None
+) -> None:
     tool = tmp_path / "llvm-objdump"
     if version is not None:
         tool.write_text(f"#!/bin/sh\necho 'LLVM version {version}.1.0'\n")
@@ -247,12 +256,19 @@ def test_missing_function(hip: Hip, code: Path) -> None:
     assert "no_such_kernel" in caught.value.fault
 
 
-@pytest.mark.parametrize(("arguments", "grid", "block", "lds", "code_expected"), [
-    (8, (1, 1, 1), (32, 1, 1), 0, INVALID_VALUE), (32, (0, 1, 1), (32, 1, 1), 0, INVALID_CONFIGURATION),
-    (32, (1, 1, 1), (2048, 1, 1), 0, INVALID_CONFIGURATION), (32, (1, 70000, 1), (32, 1, 1), 0, INVALID_CONFIGURATION),
-    (32, (1, 1, 1), (32, 1, 1), 65537, INVALID_CONFIGURATION),
-])  # fmt: skip
-def test_bad_launch(hip: Hip, code: Path, arguments: int, grid: tuple[int, ...], block: tuple[int, ...], lds: int, code_expected: int) -> None:
+@pytest.mark.parametrize(
+    ("arguments", "grid", "block", "lds", "code_expected"),
+    [
+        (8, (1, 1, 1), (32, 1, 1), 0, INVALID_VALUE),
+        (32, (0, 1, 1), (32, 1, 1), 0, INVALID_CONFIGURATION),
+        (32, (1, 1, 1), (2048, 1, 1), 0, INVALID_CONFIGURATION),
+        (32, (1, 70000, 1), (32, 1, 1), 0, INVALID_CONFIGURATION),
+        (32, (1, 1, 1), (32, 1, 1), 65537, INVALID_CONFIGURATION),
+    ],
+)
+def test_bad_launch(
+    hip: Hip, code: Path, arguments: int, grid: tuple[int, ...], block: tuple[int, ...], lds: int, code_expected: int
+) -> None:
     with pytest.raises(HipError) as caught:
         hip.launch(hip.kernel(code, "load_at"), bytes(arguments), grid, block, lds)
     assert caught.value.code == code_expected

@@ -15,7 +15,14 @@ import pytest
 
 from tests.isa.hip_runtime import INVALID_HANDLE, INVALID_VALUE, Hip, HipError, Pointer
 
-INVALID_DIRECTION, NO_DEVICE, INVALID_DEVICE, ALREADY_REGISTERED, NOT_REGISTERED, NOT_SUPPORTED = 21, 100, 101, 712, 713, 801
+INVALID_DIRECTION, NO_DEVICE, INVALID_DEVICE, ALREADY_REGISTERED, NOT_REGISTERED, NOT_SUPPORTED = (
+    21,
+    100,
+    101,
+    712,
+    713,
+    801,
+)
 
 DEVICE_SCRIPT = """
 import ctypes, json, sys
@@ -28,7 +35,8 @@ for i in range(max(count.value, 0)):
     assert hip.hipGetDevicePropertiesR0600(block, i) == 0
     at = lambda offset, kind: kind.from_buffer_copy(block, offset).value
     out["devices"].append({"arch": block.raw[1160:1416].split(b"\\0")[0].decode(), "warp": at(308, ctypes.c_int),
-        "units": at(388, ctypes.c_int), "major": at(360, ctypes.c_int), "minor": at(364, ctypes.c_int), "lds": at(296, ctypes.c_size_t)})
+        "units": at(388, ctypes.c_int), "major": at(360, ctypes.c_int), "minor": at(364, ctypes.c_int),
+        "lds": at(296, ctypes.c_size_t)})
 out["fault"] = hip.flash_attn_rocm_emulator_last_fault().decode()
 print(json.dumps(out))
 """
@@ -77,10 +85,21 @@ def test_device_functions(hip: Hip) -> None:
     assert hip.library.hipDeviceGetAttribute(ctypes.byref(warp), 9999, 0) == NOT_SUPPORTED
 
 
-@pytest.mark.parametrize(("code", "name"), [(0, "hipSuccess"), (1, "hipErrorInvalidValue"), (2, "hipErrorOutOfMemory"),
-                                            (100, "hipErrorNoDevice"), (200, "hipErrorInvalidImage"), (209, "hipErrorNoBinaryForGpu"),
-                                            (500, "hipErrorNotFound"), (700, "hipErrorIllegalAddress"), (719, "hipErrorLaunchFailure"),
-                                            (12345, "hipErrorUnknown")])  # fmt: skip
+@pytest.mark.parametrize(
+    ("code", "name"),
+    [
+        (0, "hipSuccess"),
+        (1, "hipErrorInvalidValue"),
+        (2, "hipErrorOutOfMemory"),
+        (100, "hipErrorNoDevice"),
+        (200, "hipErrorInvalidImage"),
+        (209, "hipErrorNoBinaryForGpu"),
+        (500, "hipErrorNotFound"),
+        (700, "hipErrorIllegalAddress"),
+        (719, "hipErrorLaunchFailure"),
+        (12345, "hipErrorUnknown"),
+    ],
+)
 def test_error_names(hip: Hip, code: int, name: str) -> None:
     assert hip.library.hipGetErrorName(code).decode() == name
     assert hip.library.hipGetErrorString(code)
@@ -105,7 +124,10 @@ def test_copies_and_fills(hip: Hip) -> None:
     size = ctypes.c_size_t(101)
     assert hip.library.hipMemcpy(Pointer(buffer.address), data.ctypes.data_as(Pointer), size, 1) == INVALID_VALUE
     assert hip.library.hipMemset(Pointer(buffer.address), 0, size) == INVALID_VALUE
-    assert hip.library.hipMemcpy(Pointer(buffer.address), Pointer(other.address), ctypes.c_size_t(4), 9) == INVALID_DIRECTION
+    assert (
+        hip.library.hipMemcpy(Pointer(buffer.address), Pointer(other.address), ctypes.c_size_t(4), 9)
+        == INVALID_DIRECTION
+    )
     buffer.free()
     other.free()
 

@@ -53,7 +53,9 @@ def test_loop(hip: Hip, code: Path, rounds: int) -> None:
     got = result.read()
     result.free()
     half = rounds // 2
-    np.testing.assert_array_equal(got, [half * (half + 1) // 2 if lane % 2 else rounds * (rounds + 1) // 2 for lane in range(32)])
+    np.testing.assert_array_equal(
+        got, [half * (half + 1) // 2 if lane % 2 else rounds * (rounds + 1) // 2 for lane in range(32)]
+    )
 
 
 def test_branches(hip: Hip, code: Path) -> None:

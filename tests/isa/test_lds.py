@@ -16,9 +16,20 @@ def code(isa_kernels: Path) -> Path:
     return isa_kernels / "gfx1201_lds.co"
 
 
-LOADS = {"b32": ("b32", 1), "u8": ("u8", 1), "i8": ("i8", 1), "u16": ("u16", 1), "i16": ("i16", 1), "u16_d16": ("d16_b16", 1),
-         "u16_d16_hi": ("d16_hi_b16", 1), "u8_d16": ("d16_u8", 1), "u8_d16_hi": ("d16_hi_u8", 1), "b64": ("b64", 2),
-         "b96": ("b96", 0), "b128": ("b128", 0)}  # fmt: skip
+LOADS = {
+    "b32": ("b32", 1),
+    "u8": ("u8", 1),
+    "i8": ("i8", 1),
+    "u16": ("u16", 1),
+    "i16": ("i16", 1),
+    "u16_d16": ("d16_b16", 1),
+    "u16_d16_hi": ("d16_hi_b16", 1),
+    "u8_d16": ("d16_u8", 1),
+    "u8_d16_hi": ("d16_hi_u8", 1),
+    "b64": ("b64", 2),
+    "b96": ("b96", 0),
+    "b128": ("b128", 0),
+}
 
 
 @pytest.mark.parametrize("name", LOADS)
@@ -26,7 +37,9 @@ def test_load(hip: Hip, code: Path, name: str) -> None:
     """The same fills as global loads, from a constant offset of so many dwords."""
     same_as, dword = LOADS[name]
     data = input_words()
-    np.testing.assert_array_equal(run(hip, code, f"ds_load_{name}", data), expected_load(same_as, np.roll(data, -dword, axis=1)))
+    np.testing.assert_array_equal(
+        run(hip, code, f"ds_load_{name}", data), expected_load(same_as, np.roll(data, -dword, axis=1))
+    )
 
 
 @pytest.mark.parametrize(("name", "columns"), [("2addr_b32", [3, 1]), ("2addr_b64", [2, 3, 0, 1])])
@@ -51,8 +64,16 @@ def test_load_stride_64(hip: Hip, code: Path, bits: int) -> None:
     np.testing.assert_array_equal(run(hip, code, f"ds_load_2addr_stride64_b{bits}", data), expected)
 
 
-STORES = {"b8": ("b8", 1), "b16": ("b16", 1), "b32": ("b32", 1), "b8_d16_hi": ("d16_hi_b8", 1), "b16_d16_hi": ("d16_hi_b16", 1),
-          "b64": ("b64", 2), "b96": ("b96", 0), "b128": ("b128", 0)}  # fmt: skip
+STORES = {
+    "b8": ("b8", 1),
+    "b16": ("b16", 1),
+    "b32": ("b32", 1),
+    "b8_d16_hi": ("d16_hi_b8", 1),
+    "b16_d16_hi": ("d16_hi_b16", 1),
+    "b64": ("b64", 2),
+    "b96": ("b96", 0),
+    "b128": ("b128", 0),
+}
 
 
 @pytest.mark.parametrize("name", STORES)
@@ -82,7 +103,7 @@ def test_store_stride_64(hip: Hip, code: Path) -> None:
 
 @pytest.mark.parametrize("name", ["bpermute", "permute"])
 def test_permute(hip: Hip, code: Path, name: str) -> None:
-    """Lanes 0-7 are inactive: as sources they give 0, as destinations they keep their value. The offset adds one lane."""
+    """Lanes 0-7 are inactive: they give 0 as sources and keep their value as destinations. The offset adds a lane."""
     data = input_words()
     data[:, 0] = np.random.default_rng(5).permutation(LANES).astype(np.uint32) * 4 + 128
     lanes = (data[:, 0] // 4 + 1) % 32

@@ -39,9 +39,16 @@ def expected_load(name: str, data: Words) -> Words:
     result = np.full((LANES, 4), OLD, np.uint32)
     first = data[:, 0]
     half, byte = first & 0xFFFF, first & 0xFF
-    narrow = {"u8": byte, "i8": sign_extend(byte, 8), "u16": half, "i16": sign_extend(half, 16),
-              "d16_b16": half | (OLD & 0xFFFF0000), "d16_hi_b16": (half << 16) | (OLD & 0xFFFF),
-              "d16_u8": byte | (OLD & 0xFFFF0000), "d16_hi_u8": (byte << 16) | (OLD & 0xFFFF)}  # fmt: skip
+    narrow = {
+        "u8": byte,
+        "i8": sign_extend(byte, 8),
+        "u16": half,
+        "i16": sign_extend(half, 16),
+        "d16_b16": half | (OLD & 0xFFFF0000),
+        "d16_hi_b16": (half << 16) | (OLD & 0xFFFF),
+        "d16_u8": byte | (OLD & 0xFFFF0000),
+        "d16_hi_u8": (byte << 16) | (OLD & 0xFFFF),
+    }
     if name in narrow:
         result[:, 0] = narrow[name]
     else:
@@ -53,8 +60,12 @@ def expected_load(name: str, data: Words) -> Words:
 def expected_store(name: str, data: Words, old: int) -> Words:
     result = np.full((LANES, 4), old, np.uint32)
     first = data[:, 0]
-    narrow = {"b8": (first & 0xFF, 0xFF), "b16": (first & 0xFFFF, 0xFFFF), "d16_hi_b8": ((first >> 16) & 0xFF, 0xFF),
-              "d16_hi_b16": (first >> 16, 0xFFFF)}  # fmt: skip
+    narrow = {
+        "b8": (first & 0xFF, 0xFF),
+        "b16": (first & 0xFFFF, 0xFFFF),
+        "d16_hi_b8": ((first >> 16) & 0xFF, 0xFF),
+        "d16_hi_b16": (first >> 16, 0xFFFF),
+    }
     if name in narrow:
         value, mask = narrow[name]
         result[:, 0] = value | (old & ~mask & 0xFFFFFFFF)
@@ -111,7 +122,9 @@ def test_raw_buffer_range_is_checked_per_dword(hip: Hip, code: Path, records: in
             assert got[lane, word] == (flat[offset // 4] if offset + 4 <= records else 0), (lane, word)
 
 
-@pytest.mark.parametrize(("select", "name"), [(0, "structured"), (1, "index only"), (2, "empty buffers only"), (3, "raw")])
+@pytest.mark.parametrize(
+    ("select", "name"), [(0, "structured"), (1, "index only"), (2, "empty buffers only"), (3, "raw")]
+)
 def test_structured_buffer(hip: Hip, code: Path, select: int, name: str) -> None:
     """Stride 12, 20 records: lane i loads 8 bytes at offset 4 and at offset 8 of record i."""
     data, records, stride = input_words(), 20, 12
@@ -119,8 +132,12 @@ def test_structured_buffer(hip: Hip, code: Path, select: int, name: str) -> None
     got = run(hip, code, "buffer_structured", data, extra=struct.pack("<II", records, 0x01004000 | select << 28))
 
     def in_range(index: int, offset: int, size: int) -> bool:
-        return {0: index < records and offset + size <= stride, 1: index < records, 2: records != 0,
-                3: offset + size <= records}[select]  # fmt: skip
+        return {
+            0: index < records and offset + size <= stride,
+            1: index < records,
+            2: records != 0,
+            3: offset + size <= records,
+        }[select]
 
     for lane in range(LANES):
         for start, column in ((4, 0), (8, 2)):
@@ -128,7 +145,11 @@ def test_structured_buffer(hip: Hip, code: Path, select: int, name: str) -> None
             for word in range(2):
                 offset = start + 4 * word
                 visible = whole or in_range(lane, offset, 4)
-                assert got[lane, column + word] == (flat[(stride * lane + offset) // 4] if visible else 0), (name, lane, offset)
+                assert got[lane, column + word] == (flat[(stride * lane + offset) // 4] if visible else 0), (
+                    name,
+                    lane,
+                    offset,
+                )
 
 
 @pytest.mark.parametrize("bits", [32, 64, 96, 128, 256, 512])

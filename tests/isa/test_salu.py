@@ -24,6 +24,7 @@ def signed(value: int, bits: int = 32) -> int:
 
 def word(define: Callable[[int, int], int], nonzero: bool = False) -> Definition:
     """A 32-bit operation on the low words; `nonzero` sets scc where the result is not 0."""
+
     def apply(a: int, b: int, scc: int) -> tuple[int, int | None]:
         value = define(a & M32, b & M32) & M32
         return value, int(value != 0) if nonzero else None
@@ -65,6 +66,7 @@ def overflow(define: Callable[[int, int], int]) -> Definition:
 
 def chooses(define: Callable[[int, int], int], is_signed: bool) -> Definition:
     """min or max: scc where the first operand is the result (for max also where both are equal)."""
+
     def apply(a: int, b: int, scc: int) -> tuple[int, int]:
         x, y = (signed(v) if is_signed else v & M32 for v in (a, b))
         return define(x, y) & M32, int(x < y if define is min else x >= y)
@@ -83,6 +85,7 @@ def float_bits(value: float) -> int:
 
 def floats(define: Callable[[np.float64, np.float64], float]) -> Definition:
     """A 32-bit float operation whose f64 result rounds to the right f32."""
+
     def apply(a: int, b: int, scc: int) -> tuple[int, None]:
         with np.errstate(all="ignore"):
             return float_bits(define(np.float64(as_float(a)), np.float64(as_float(b)))), None
@@ -133,6 +136,7 @@ def lshl_add(n: int) -> Definition:
 
 def exec_result(define: Callable[[int, int], int], keeps_old: bool) -> Definition:
     """exec becomes define(source, exec); the scalar destination (high half) gets the old exec or the new one."""
+
     def apply(a: int, b: int, scc: int) -> tuple[int, int]:
         old = a & M32
         new = define(b & M32, old) & M32
@@ -146,13 +150,23 @@ def ctz(value: int, bits: int) -> int:
 
 
 LOGIC: dict[str, Callable[[int, int], int]] = {
-    "and": lambda a, b: a & b, "or": lambda a, b: a | b, "xor": lambda a, b: a ^ b, "and_not1": lambda a, b: a & ~b,
-    "or_not1": lambda a, b: a | ~b, "nand": lambda a, b: ~(a & b), "nor": lambda a, b: ~(a | b), "xnor": lambda a, b: ~(a ^ b),
-}  # fmt: skip
+    "and": lambda a, b: a & b,
+    "or": lambda a, b: a | b,
+    "xor": lambda a, b: a ^ b,
+    "and_not1": lambda a, b: a & ~b,
+    "or_not1": lambda a, b: a | ~b,
+    "nand": lambda a, b: ~(a & b),
+    "nor": lambda a, b: ~(a | b),
+    "xnor": lambda a, b: ~(a ^ b),
+}
 ORDER: dict[str, Callable[[float, float], bool]] = {
-    "eq": lambda a, b: a == b, "lg": lambda a, b: a != b, "gt": lambda a, b: a > b, "ge": lambda a, b: a >= b,
-    "lt": lambda a, b: a < b, "le": lambda a, b: a <= b,
-}  # fmt: skip
+    "eq": lambda a, b: a == b,
+    "lg": lambda a, b: a != b,
+    "gt": lambda a, b: a > b,
+    "ge": lambda a, b: a >= b,
+    "lt": lambda a, b: a < b,
+    "le": lambda a, b: a <= b,
+}
 CASES: dict[str, Definition] = {
     **{f"s_{name}_b32": word(define, nonzero=True) for name, define in LOGIC.items()},
     **{f"s_{name}_b64": double(LOGIC[name], nonzero=True) for name in ("and", "or", "xor", "and_not1")},
@@ -192,10 +206,14 @@ CASES: dict[str, Definition] = {
     "s_mul_i32": word(lambda a, b: a * b),
     "s_mul_hi_u32": word(lambda a, b: (a * b) >> 32),
     "s_mul_hi_i32": word(lambda a, b: (signed(a) * signed(b)) >> 32),
-    "s_min_u32": chooses(min, False), "s_max_u32": chooses(max, False),
-    "s_min_i32": chooses(min, True), "s_max_i32": chooses(max, True),
+    "s_min_u32": chooses(min, False),
+    "s_max_u32": chooses(max, False),
+    "s_min_i32": chooses(min, True),
+    "s_max_i32": chooses(max, True),
     **{f"s_lshl{n}_add_u32": lshl_add(n) for n in (1, 2, 3, 4)},
-    "s_bfe_u32": bfe(32, False), "s_bfe_i32": bfe(32, True), "s_bfe_u64": bfe(64, False),
+    "s_bfe_u32": bfe(32, False),
+    "s_bfe_i32": bfe(32, True),
+    "s_bfe_u64": bfe(64, False),
     "s_bfm_b32": word(lambda a, b: ((1 << (a & 31)) - 1) << (b & 31)),
     "s_pack_ll_b32_b16": word(lambda a, b: (a & 0xFFFF) | (b << 16)),
     "s_pack_lh_b32_b16": word(lambda a, b: (a & 0xFFFF) | (b & 0xFFFF0000)),
@@ -204,30 +222,68 @@ CASES: dict[str, Definition] = {
     **{f"s_cmp_{name}_u32": compare(define) for name, define in ORDER.items()},
     **{f"s_cmp_{name}_i32": signed_compare(define) for name, define in ORDER.items()},
     **{f"s_cmp_{name}_f32": float_compare(ORDER[name]) for name in ("eq", "lt", "le", "gt", "ge")},
-    "s_cmp_neq_f32": float_compare(lambda a, b: a != b), "s_cmp_nlt_f32": float_compare(lambda a, b: not a < b),
-    "s_cmp_nle_f32": float_compare(lambda a, b: not a <= b), "s_cmp_ngt_f32": float_compare(lambda a, b: not a > b),
+    "s_cmp_neq_f32": float_compare(lambda a, b: a != b),
+    "s_cmp_nlt_f32": float_compare(lambda a, b: not a < b),
+    "s_cmp_nle_f32": float_compare(lambda a, b: not a <= b),
+    "s_cmp_ngt_f32": float_compare(lambda a, b: not a > b),
     "s_cmp_nge_f32": float_compare(lambda a, b: not a >= b),
-    "s_cmp_eq_u64": lambda a, b, scc: (None, int(a == b)), "s_cmp_lg_u64": lambda a, b, scc: (None, int(a != b)),
-    "s_bitcmp0_b32": compare(lambda a, b: (a >> (b & 31)) & 1 == 0), "s_bitcmp1_b32": compare(lambda a, b: (a >> (b & 31)) & 1 == 1),
+    "s_cmp_eq_u64": lambda a, b, scc: (None, int(a == b)),
+    "s_cmp_lg_u64": lambda a, b, scc: (None, int(a != b)),
+    "s_bitcmp0_b32": compare(lambda a, b: (a >> (b & 31)) & 1 == 0),
+    "s_bitcmp1_b32": compare(lambda a, b: (a >> (b & 31)) & 1 == 1),
     "s_movk_i32": word(lambda a, b: signed(0x8765, 16)),
     "s_addk_co_i32": overflow(lambda a, b: a + signed(0x8765, 16)),
     "s_mulk_i32": word(lambda a, b: a * signed(0x8765, 16)),
-    "s_add_f32": floats(lambda a, b: a + b), "s_sub_f32": floats(lambda a, b: a - b), "s_mul_f32": floats(lambda a, b: a * b),
+    "s_add_f32": floats(lambda a, b: a + b),
+    "s_sub_f32": floats(lambda a, b: a - b),
+    "s_mul_f32": floats(lambda a, b: a * b),
     "s_fmac_f32": floats(lambda a, b: a * b + a),
-    "s_min_num_f32": floats(float_minimum), "s_max_num_f32": floats(float_maximum),
-    "s_ceil_f32": floats(lambda a, b: np.ceil(b)), "s_floor_f32": floats(lambda a, b: np.floor(b)),
-    "s_trunc_f32": floats(lambda a, b: np.trunc(b)), "s_rndne_f32": floats(lambda a, b: np.rint(b)),
-    "s_cvt_f32_i32": word(lambda a, b: float_bits(np.int32(signed(b)))), "s_cvt_f32_u32": word(lambda a, b: float_bits(np.uint32(b))),
-    "s_cvt_u32_f32": to_integer(0, M32), "s_cvt_i32_f32": to_integer(-(2**31), 2**31 - 1),
-    "s_and_saveexec_b32": exec_result(lambda s, e: s & e, True), "s_or_saveexec_b32": exec_result(lambda s, e: s | e, True),
-    "s_xor_saveexec_b32": exec_result(lambda s, e: s ^ e, True), "s_and_not1_saveexec_b32": exec_result(lambda s, e: s & ~e, True),
-    "s_and_not0_saveexec_b32": exec_result(lambda s, e: ~s & e, True), "s_or_not1_saveexec_b32": exec_result(lambda s, e: s | ~e, True),
-    "s_or_not0_saveexec_b32": exec_result(lambda s, e: ~s | e, True), "s_and_not1_wrexec_b32": exec_result(lambda s, e: s & ~e, False),
+    "s_min_num_f32": floats(float_minimum),
+    "s_max_num_f32": floats(float_maximum),
+    "s_ceil_f32": floats(lambda a, b: np.ceil(b)),
+    "s_floor_f32": floats(lambda a, b: np.floor(b)),
+    "s_trunc_f32": floats(lambda a, b: np.trunc(b)),
+    "s_rndne_f32": floats(lambda a, b: np.rint(b)),
+    "s_cvt_f32_i32": word(lambda a, b: float_bits(np.int32(signed(b)))),
+    "s_cvt_f32_u32": word(lambda a, b: float_bits(np.uint32(b))),
+    "s_cvt_u32_f32": to_integer(0, M32),
+    "s_cvt_i32_f32": to_integer(-(2**31), 2**31 - 1),
+    "s_and_saveexec_b32": exec_result(lambda s, e: s & e, True),
+    "s_or_saveexec_b32": exec_result(lambda s, e: s | e, True),
+    "s_xor_saveexec_b32": exec_result(lambda s, e: s ^ e, True),
+    "s_and_not1_saveexec_b32": exec_result(lambda s, e: s & ~e, True),
+    "s_and_not0_saveexec_b32": exec_result(lambda s, e: ~s & e, True),
+    "s_or_not1_saveexec_b32": exec_result(lambda s, e: s | ~e, True),
+    "s_or_not0_saveexec_b32": exec_result(lambda s, e: ~s | e, True),
+    "s_and_not1_wrexec_b32": exec_result(lambda s, e: s & ~e, False),
     "s_and_not0_wrexec_b32": exec_result(lambda s, e: ~s & e, False),
-    "inline_b64": double(lambda a, b: -2), "null_destination": lambda a, b, scc: (None, int((a & M32) + (b & M32) > M32)),
-}  # fmt: skip
-SPECIALS = [0, 1, 2, 31, 32, 0x7FFFFFFF, 0x80000000, M32, 0x100000000, 0x8000000000000000, M64, 0x3F800000, 0xBF800000,
-            0x7F800000, 0x7FC00000, 0x4F000000, 0xCF000000, 0x00100003, 0x00200000, 0x3F000000, 0x40200000, 0x80000001]  # fmt: skip
+    "inline_b64": double(lambda a, b: -2),
+    "null_destination": lambda a, b, scc: (None, int((a & M32) + (b & M32) > M32)),
+}
+SPECIALS = [
+    0,
+    1,
+    2,
+    31,
+    32,
+    0x7FFFFFFF,
+    0x80000000,
+    M32,
+    0x100000000,
+    0x8000000000000000,
+    M64,
+    0x3F800000,
+    0xBF800000,
+    0x7F800000,
+    0x7FC00000,
+    0x4F000000,
+    0xCF000000,
+    0x00100003,
+    0x00200000,
+    0x3F000000,
+    0x40200000,
+    0x80000001,
+]
 
 
 def both_or_word(name: str, a: int) -> int:
@@ -249,11 +305,15 @@ def test_instruction(hip: Hip, isa_kernels: Path, name: str) -> None:
     got = result.read()
     for buffer in [result, *inputs]:
         buffer.free()
-    wide = name.endswith(("b64", "i64", "u64")) and not name.startswith(("s_bcnt", "s_ctz", "s_cmp")) or "exec" in name
+    wide = (
+        name.endswith(("b64", "i64", "u64")) and not name.startswith(("s_bcnt", "s_ctz", "s_cmp"))
+    ) or "exec" in name
     for i, (x, y) in enumerate(pairs):
         value, flag = CASES[name](x, y, int(scc[i]))
         expected = x if value is None else value if wide else value | both_or_word(name, x)
         actual = int(got[i, 0]) | (int(got[i, 1]) << 32)
         if "f32" in name and value is not None and math.isnan(as_float(value)) and math.isnan(as_float(actual)):
             actual = expected
-        assert (hex(actual), got[i, 2]) == (hex(expected), scc[i] if flag is None else flag), f"{name} a={x:#x} b={y:#x} scc={scc[i]}"
+        assert (hex(actual), got[i, 2]) == (hex(expected), scc[i] if flag is None else flag), (
+            f"{name} a={x:#x} b={y:#x} scc={scc[i]}"
+        )

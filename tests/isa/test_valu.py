@@ -33,11 +33,15 @@ def each(function: Callable[..., object]) -> Callable[..., Array]:
 
 
 def as_u32(function: Callable[..., int]) -> Callable[..., Array]:
-    return lambda *columns: np.array([function(*map(int, row)) & 0xFFFFFFFF for row in zip(*columns, strict=True)], np.uint64).astype(U32)
+    return lambda *columns: np.array(
+        [function(*map(int, row)) & 0xFFFFFFFF for row in zip(*columns, strict=True)], np.uint64
+    ).astype(U32)
 
 
 def as_u64(function: Callable[..., int]) -> Callable[..., Array]:
-    return lambda *columns: np.array([function(*map(int, row)) & (2**64 - 1) for row in zip(*columns, strict=True)], U64)
+    return lambda *columns: np.array(
+        [function(*map(int, row)) & (2**64 - 1) for row in zip(*columns, strict=True)], U64
+    )
 
 
 def signed(value: int, bits: int = 32) -> int:
@@ -102,7 +106,7 @@ def via_f64(function: Callable[[Array], Array]) -> Callable[[Array], Array]:
 
 
 def fma32(a: Array, b: Array, c: Array) -> Array:
-    """The f32 fused multiply-add with one rounding: exact in longdouble but for double rounding, which exact fractions settle."""
+    """The f32 fused multiply-add with one rounding: the f64 result, corrected with exact fractions."""
     from fractions import Fraction
 
     result = (a.astype(F64) * b.astype(F64) + c.astype(F64)).astype(F32)
@@ -120,7 +124,9 @@ def round_fraction(exact: object, guess: np.floating) -> np.floating:
     if not np.isfinite(guess) or exact == 0:
         return guess
     infinity = guess.dtype.type(np.inf)
-    candidates = [value for value in (np.nextafter(guess, -infinity), guess, np.nextafter(guess, infinity)) if np.isfinite(value)]
+    candidates = [
+        value for value in (np.nextafter(guess, -infinity), guess, np.nextafter(guess, infinity)) if np.isfinite(value)
+    ]
     unsigned = U32 if guess.dtype == F32 else U64
     best = min(candidates, key=lambda v: (abs(Fraction(float(v)) - exact), int(np.array(v).view(unsigned)) & 1))
     return np.copysign(best, guess) if best == 0 else best
@@ -176,7 +182,13 @@ def ldexp(dtype: type) -> Callable[..., Array]:
     def define(a: Array, e: Array) -> Array:
         with np.errstate(all="ignore"):
             if dtype is F64:
-                return np.array([math.nan if math.isnan(x) else np.ldexp(F64(x), max(-3000, min(3000, int(n)))) for x, n in zip(a, e, strict=True)], F64)
+                return np.array(
+                    [
+                        math.nan if math.isnan(x) else np.ldexp(F64(x), max(-3000, min(3000, int(n))))
+                        for x, n in zip(a, e, strict=True)
+                    ],
+                    F64,
+                )
             return np.ldexp(a.astype(F64), np.clip(e, -700, 700)).astype(F32)
 
     return define
@@ -210,6 +222,7 @@ def mixed(high: bool) -> Callable[..., Array]:
 
 def half_op(function: Callable[[Array, Array], Array]) -> Callable[..., Array]:
     """Low halves combined into the high half of a copy of the first operand."""
+
     def define(a: Array, b: Array) -> Array:
         x, y = ((v & 0xFFFF).astype(np.uint16).view(np.float16) for v in (a, b))
         return (a & 0xFFFF) | (function(x, y).view(np.uint16).astype(U32) << 16)
@@ -225,7 +238,7 @@ def carry(function: Callable[..., int]) -> Callable[..., Array]:
 def divisible(inputs: list[Array], kind: str) -> Array:
     """Operands whose exponents differ by less than 190 (f32) or 1100 (f64).
 
-    Beyond that V_DIV_SCALE's scaling does not keep the quotient in range, and the ISA guide does not say how the sequence ends.
+    Beyond that V_DIV_SCALE's scaling does not keep the quotient in range, and how the sequence ends is not documented.
     """
     shift, field, limit = (23, 255, 190) if kind == "f32" else (52, 2047, 1100)
     numerator, denominator = ((column.astype(np.uint64) >> U64(shift)).astype(np.int64) & field for column in inputs)
@@ -238,7 +251,9 @@ def lane(count: int) -> Array:
 
 def below(a: Array, b: Array) -> Array:
     masks = (1 << lane(len(a)).astype(U64)) - 1
-    return np.array([ones(int(x) & int(m)) + int(y) & 0xFFFFFFFF for x, y, m in zip(a, b, masks, strict=True)], np.uint64).astype(U32)
+    return np.array(
+        [ones(int(x) & int(m)) + int(y) & 0xFFFFFFFF for x, y, m in zip(a, b, masks, strict=True)], np.uint64
+    ).astype(U32)
 
 
 INTEGER = {
@@ -289,7 +304,9 @@ INTEGER = {
     "v_alignbit_b32": Op("u32 u32 u32", "u32", as_u32(lambda a, b, c: ((a << 32) | b) >> (c & 31))),
     "v_alignbyte_b32": Op("u32 u32 u32", "u32", as_u32(lambda a, b, c: ((a << 32) | b) >> (8 * (c & 3)))),
     "v_perm_b32": Op("u32 u32 u32", "u32", as_u32(perm)),
-    "v_sad_u16": Op("u32 u32 u32", "u32", as_u32(lambda a, b, c: abs((a & 0xFFFF) - (b & 0xFFFF)) + abs((a >> 16) - (b >> 16)) + c)),
+    "v_sad_u16": Op(
+        "u32 u32 u32", "u32", as_u32(lambda a, b, c: abs((a & 0xFFFF) - (b & 0xFFFF)) + abs((a >> 16) - (b >> 16)) + c)
+    ),
     "v_lshlrev_b64": Op("u32 u64", "u64", as_u64(lambda a, b: b << (a & 63))),
     "v_lshrrev_b64": Op("u32 u64", "u64", as_u64(lambda a, b: b >> (a & 63))),
     "v_ashrrev_i64": Op("u32 s64", "u64", as_u64(lambda a, b: b >> (a & 63))),
@@ -385,8 +402,12 @@ ENCODINGS = {
     "literal_f64": Op("f64", "f64", lambda a: a + np.array([0x40091EB8 << 32], U64).view(F64)[0]),
     "exec_mask": Op("u32 u32", "u32", lambda a, b: np.where((0x0FF0F00F >> lane(len(a))) & 1, a, b)),
     "dual_swap": Op("u32 u32", "u64", as_u64(lambda a, b: b | (a << 32))),
-    "dual_chain": Op("f32 f32", "u64", lambda a, b: (a + b).view(U32).astype(U64) | ((a.view(U32) << 1).astype(U64) << 32)),
-    "dual_cndmask": Op("u32 u32 u32", "u64", lambda a, b, c: np.where(c != 0, b, a).astype(U64) | (b.astype(U64) << 32)),
+    "dual_chain": Op(
+        "f32 f32", "u64", lambda a, b: (a + b).view(U32).astype(U64) | ((a.view(U32) << 1).astype(U64) << 32)
+    ),
+    "dual_cndmask": Op(
+        "u32 u32 u32", "u64", lambda a, b, c: np.where(c != 0, b, a).astype(U64) | (b.astype(U64) << 32)
+    ),
 }
 ALL = INTEGER | FLOAT | CONVERSIONS | HALVES | ENCODINGS
 

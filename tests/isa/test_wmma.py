@@ -12,7 +12,7 @@ from tests.isa.hip_runtime import Hip, pointers
 
 
 def pack_rows(matrix: np.ndarray) -> np.ndarray:
-    """(16 rows, 16 k) 16-bit values as 4 VGPRs a lane: row = lane % 16, k = 8 (g / 2) + 4 (lane / 16) + 2 (g % 2) + half."""
+    """(16 rows, 16 k) 16-bit values as 4 VGPRs: row = lane % 16, k = 8 (g / 2) + 4 (lane / 16) + 2 (g % 2) + half."""
     registers = np.zeros((32, 4), np.uint32)
     for lane in range(32):
         for g in range(4):
@@ -68,7 +68,14 @@ def test_every_element_has_its_place(hip: Hip, code: Path, dtype: str) -> None:
         a[i, (5 * i + 3) % 16] = i + 1
         b[i, (7 * i + 2) % 16] = 2 * i + 1
     name = {"fp16": "f16", "bf16": "bf16"}[dtype]
-    got = run(hip, code, f"wmma_{name}", to_bits(a, dtype), to_bits(b, dtype), np.arange(256, dtype=np.float32).reshape(16, 16))
+    got = run(
+        hip,
+        code,
+        f"wmma_{name}",
+        to_bits(a, dtype),
+        to_bits(b, dtype),
+        np.arange(256, dtype=np.float32).reshape(16, 16),
+    )
     np.testing.assert_array_equal(got, a @ b + np.arange(256).reshape(16, 16))
 
 
