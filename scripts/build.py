@@ -65,7 +65,10 @@ def main(arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    code = main(sys.argv[1:])
+    try:
+        code = main(sys.argv[1:])
+    except KeyboardInterrupt:
+        code = 130
     sys.stdout.flush()
     sys.stderr.flush()
     # Without the interpreter's shutdown: threads of py-rattler-build can crash in it (see buildlib/conda_calls.py).

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import subprocess
 import tempfile
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -59,6 +60,9 @@ def make_channel(plans: list[Repack], root: Path, report: Callable[[str], None])
     """The directory of a channel that holds these packages, below `root`; made once for the same contents.
 
     `report` is told what is being made.
+
+    Raises:
+        ChannelError: a package cannot be made, for example because patchelf is missing.
     """
     channel = root / "channels" / channel_key(plans)
     if channel.exists():
@@ -67,7 +71,10 @@ def make_channel(plans: list[Repack], root: Path, report: Callable[[str], None])
     files = []
     for number, plan in enumerate(plans, 1):
         report(f"{number}/{len(plans)} {plan.name} {plan.version}")
-        files.append(make_package(plan, store))
+        try:
+            files.append(make_package(plan, store))
+        except (LookupError, subprocess.CalledProcessError) as error:
+            raise ChannelError(f"the local channel cannot be made: packing {plan.name}: {error}") from error
     channel.parent.mkdir(parents=True, exist_ok=True)
     # A directory of its own, renamed at the end: an interrupted build leaves no half channel behind.
     with tempfile.TemporaryDirectory(dir=channel.parent, prefix=".new-") as scratch:

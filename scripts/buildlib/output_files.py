@@ -18,6 +18,9 @@ def _kernels(prefix: Path, arch: str | None, profile: str) -> None:
     from scripts.buildlib.kernels import KernelRequest, build_kernels
     from scripts.buildlib.request import choose_archs, choose_hdims, choose_max_jobs
 
+    # rattler-build keeps pip from the network; Composable Kernel is fetched by hash where no cache holds it yet.
+    for name in ("PIP_NO_INDEX", "PIP_NO_DEPENDENCIES"):
+        os.environ.pop(name, None)
     out = ROOT / "build" / "kernels"
     archs = choose_archs(arch)
     built = build_kernels(KernelRequest(profile, archs, out, choose_hdims(None), choose_max_jobs(None)))

@@ -29,7 +29,7 @@ _BUILD_SCRIPTS = ("scripts/build.py", "scripts/buildlib/*.py", "scripts/buildlib
 SOURCES: dict[str, tuple[str, ...]] = {
     "kernels": (*_BUILD_SCRIPTS, "ck/**/*", "csrc/device/*", "src/flash_attn_rocm/archs/*"),
     "selector": (),
-    "host": (*_BUILD_SCRIPTS, "csrc/**/*", "src/**/*", "pyproject.toml"),
+    "host": (*_BUILD_SCRIPTS, "csrc/**/*", "src/**/*", "pyproject.toml", "README.md"),
     "emulator": (
         *_BUILD_SCRIPTS,
         "emulator/**/*",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -127,7 +128,9 @@ def build_packages(work: Pipeline) -> None:
             ROOT / "build" / "conda", ROOT / "build" / "logs", DIST, work.cache / "conda" / "outputs"
         )
         conda_packages.clear_others(places, work.outputs)
-        work.keys = conda_packages.output_keys(work.outputs, work.channels)
+        # A local channel's directory is named by its contents: where the cache is does not matter.
+        names = [channel.rsplit("/", 1)[-1] if channel.startswith("file:") else channel for channel in work.channels]
+        work.keys = conda_packages.output_keys(work.outputs, names)
         built = []
         for output in work.outputs:
             started = time.monotonic()
@@ -174,7 +177,7 @@ def check_sizes(work: Pipeline) -> None:
         BuildError: it is.
     """
     table = Table(title="Packages", title_justify="left")
-    table.add_column("file")
+    table.add_column("file", overflow="fold")
     table.add_column("kB", justify="right")
     sizes = {}
     for output in work.outputs:
@@ -214,6 +217,11 @@ _STAGES: dict[str, tuple[Callable[[Pipeline], None], ...]] = {
 }
 
 
+def default_channels(prefix: Path) -> list[str]:
+    """Channels to use where none is given: conda-forge in a conda environment such as pixi's, else the local one."""
+    return ["conda-forge"] if (prefix / "conda-meta").is_dir() else []
+
+
 def run_pipeline(arch: str | None, profile: str, channels: Sequence[str], stages: Sequence[str]) -> None:
     """Run these stages in order and print the summary.
 
@@ -223,7 +231,8 @@ def run_pipeline(arch: str | None, profile: str, channels: Sequence[str], stages
     cache = cache_root()
     # rattler-build and py-rattler share unpacked packages, and link them from here into every environment.
     os.environ.setdefault("RATTLER_CACHE_DIR", str(cache / "conda" / "rattler"))
-    work = Pipeline(choose_archs(arch), profile, list(channels), Console(), cache)
+    console = Console(width=None if sys.stdout.isatty() else 120)
+    work = Pipeline(choose_archs(arch), profile, list(channels) or default_channels(Path(sys.prefix)), console, cache)
     for stage in stages:
         try:
             for step in _STAGES[stage]:

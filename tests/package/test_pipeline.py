@@ -1,0 +1,62 @@
+"""The stages around the packages: the size limit, which channels are the default, and errors that name their stage."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from ck.errors import CkError
+from flash_attn_rocm.archs import load_arch
+from scripts.buildlib import pipeline
+from scripts.buildlib.errors import BuildError
+from scripts.buildlib.packages import Output
+from scripts.buildlib.pipeline import Pipeline, StageError, check_sizes, default_channels, run_pipeline
+
+
+def _work(tmp_path: Path, main_bytes: int, profile: str = "smoke") -> Pipeline:
+    work = Pipeline((load_arch("gfx1201"),), profile, [], Console(quiet=True), tmp_path)
+    for name, size in (("flash-attn-rocm", main_bytes), ("flash-attn-rocm-kernels-gfx1201", 1_000_000)):
+        output = Output(name, "1", "h_0", "noarch", "host", None)
+        target = tmp_path / "dist" / "noarch" / output.file_name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(b"\0" * size)
+        work.outputs.append(output)
+    return work
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pipeline, "ROOT", tmp_path)
+    monkeypatch.setattr(pipeline, "DIST", tmp_path / "dist")
+
+
+def test_five_megabytes_are_the_limit_of_main_and_smoke_kernels(tmp_path: Path) -> None:
+    check_sizes(_work(tmp_path, 4_000_000))
+    with pytest.raises(BuildError, match=r"gfx1201 are 5\.00 MB; allowed: 5\.0 MB"):
+        check_sizes(_work(tmp_path, 4_000_001))
+
+
+def test_larger_profiles_have_no_limit(tmp_path: Path) -> None:
+    check_sizes(_work(tmp_path, 9_000_000, "full"))
+
+
+def test_a_conda_environment_uses_its_channel_and_another_python_the_local_one(tmp_path: Path) -> None:
+    assert default_channels(tmp_path) == []
+    (tmp_path / "conda-meta").mkdir()
+    assert default_channels(tmp_path) == ["conda-forge"]
+
+
+@pytest.mark.parametrize("kind", [BuildError, CkError])
+def test_an_error_names_its_stage(kind: type[Exception], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_: Pipeline) -> None:
+        error: Any = kind.__new__(kind)
+        Exception.__init__(error, "no luck")
+        raise error
+
+    monkeypatch.setenv("FLASH_ATTN_ROCM_CACHE", str(tmp_path))
+    monkeypatch.setitem(pipeline._STAGES, "ck", (fail,))
+    with pytest.raises(StageError, match="stage ck: no luck"):
+        run_pipeline("gfx1201", "smoke", [], ["ck"])
