@@ -1,4 +1,4 @@
-"""Regenerate the tables of README.md from the GPU and kernel tables; `--check` only compares and fails when they differ.
+"""Regenerate the tables of README.md from the GPU and kernel tables; `--check` only compares and fails on a difference.
 
 A generated part stands between `<!-- begin NAME -->` and `<!-- end NAME -->`; everything else is written by hand.
 """

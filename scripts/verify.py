@@ -1,4 +1,4 @@
-"""Run `flash-attn-rocm verify` of the environment that the build installed: on the GPU in the machine, else emulated."""
+"""Run `flash-attn-rocm verify` of the environment that the build installed: on the GPU, or with `--emulate GFX`."""
 
 from __future__ import annotations
 

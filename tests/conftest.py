@@ -56,6 +56,7 @@ def amd_gpu() -> bool:
     if not Path("/dev/kfd").exists():
         return False
     import torch
+
     from flash_attn_rocm.archs import load_archs
 
     if torch.version.hip is None or not torch.cuda.is_available():

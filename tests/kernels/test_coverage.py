@@ -1,7 +1,7 @@
 """Every kernel of kernels.json is executed: each is called with a problem that the documented rules send to it alone.
 
-The rules (README, ck/variants.toml): the smallest head dim that holds the problem's; a mask kernel when a window hides a
-key; no padding when lengths are whole tiles, else seqlen padding; full padding when the head dim is smaller than the
+The rules (README, ck/variants.toml): the smallest head dim that holds the problem's; a mask kernel when a window hides
+a key; no padding when lengths are whole tiles, else seqlen padding; full padding when the head dim is smaller than the
 tile's or rows are not 16-byte aligned.
 """
 
