@@ -150,7 +150,7 @@ def test_windows(kernel_device: str, window: tuple[int, int], seqlen_q: int, seq
 
 
 def test_causal_with_more_queries_than_keys(kernel_device: str) -> None:
-    """Bottom-right: of 4 queries on 2 keys, rows 0 and 1 see nothing, row 2 the first key (flash-attention issue 1778)."""
+    """Bottom-right: of 4 queries on 2 keys, rows 0 and 1 see nothing, row 2 the first key (flash-attention 1778)."""
     from flash_attn_rocm import flash_attn_func
 
     q, k, v = Case(torch.bfloat16, 64, 4, 2).tensors()
