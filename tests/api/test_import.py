@@ -16,6 +16,7 @@ sys.addaudithook(lambda event, args: opened.append(str(args[0])) if event in ("o
 sys.path.insert(0, {str(SRC)!r})
 start = time.perf_counter()
 import flash_attn_rocm
+from flash_attn_rocm import flash_attn_func, info  # loaded at their first use
 elapsed = time.perf_counter() - start
 print(json.dumps([elapsed, opened, "rich" in sys.modules, flash_attn_rocm.__version__]))
 """
