@@ -58,5 +58,5 @@ def build_host(
     configure += [f"-D{name}={value}" for name, value in definitions.items()]
     run_command("configuring the host library", configure)
     run_command("building the host library", ["cmake", "--build", build_dir])
-    run_command("installing the host library", ["cmake", "--install", build_dir])
+    run_command("installing the host library", ["cmake", "--install", build_dir, "--strip"])
     return install_dir / LIBRARY_NAME

@@ -140,6 +140,7 @@ def test_exit_codes_and_json(
     [
         (["verify", "--emulate", "gfx803"], "GPU 'gfx803' is not supported; supported: "),
         (["verify", "--emulate", "gfx1201"], "conda install flash-attn-rocm-emulator"),
+        (["verify", "--filter", "fp8"], "--filter 'fp8' matches none of"),
     ],
 )
 def test_a_bad_request_exits_with_2(
@@ -153,6 +154,15 @@ def test_a_bad_request_exits_with_2(
     monkeypatch.setattr(os, "environ", os.environ.copy())  # --emulate sets a variable
     assert main(arguments) == 2
     assert message in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("_plain_environment")
+def test_a_report_that_cannot_be_written_exits_with_2(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stub_results(monkeypatch, "passed")
+    assert main(["verify", "--filter", "fp16 d64", "--json", "/nowhere/report.json"]) == 2
+    assert "--json /nowhere/report.json: cannot be written: No such file" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("arguments", [[], ["frobnicate"], ["verify", "--timeout", "soon"]])

@@ -17,6 +17,7 @@ from rich.table import Table
 
 from flash_attn_rocm import backends, paths
 from flash_attn_rocm.archs import load_arch
+from flash_attn_rocm.errors import InputError
 from flash_attn_rocm.verification import worker
 from flash_attn_rocm.verification.cases import plan_cases
 
@@ -70,7 +71,10 @@ def _choose_device() -> str:
 def _write_json(path: Path, choice: backends.Choice, results: list[worker.Result], missed: list[str]) -> None:
     passed = not missed and all(result.status == "passed" for result in results)
     rows = [
-        {key: None if isinstance(value, float) and math.isnan(value) else value for key, value in asdict(row).items()}
+        {
+            key: None if isinstance(value, float) and not math.isfinite(value) else value
+            for key, value in asdict(row).items()
+        }
         for row in results
     ]
     report = {
@@ -81,7 +85,10 @@ def _write_json(path: Path, choice: backends.Choice, results: list[worker.Result
         "kernels_not_executed": missed,
         "cases": rows,
     }
-    path.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+    try:
+        path.write_text(json.dumps(report, indent=1, allow_nan=False) + "\n", encoding="utf-8")
+    except OSError as error:
+        raise InputError(f"--json {path}: cannot be written: {error.strerror}") from error
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -100,7 +107,12 @@ def run(arguments: argparse.Namespace) -> int:
     where = f"emulated {choice.gfx}" if backends.emulated_gpus() else choice.gfx or device
     console.print(f"backend {choice.backend} on {where} ({choice.reason}); {len(kernels)} kernels", highlight=False)
 
-    cases = [case for case in plan_cases(kernels) if arguments.filter in case.name]
+    planned = plan_cases(kernels)
+    cases = [case for case in planned if arguments.filter in case.name]
+    if not cases:
+        raise InputError(
+            f"--filter {arguments.filter!r} matches none of {len(planned)} cases, e.g. {planned[0].name!r}"
+        )
     context = worker.start_context()
     progress = track(cases, description="cases", console=console, transient=True, disable=not console.is_terminal)
     results = [worker.run_isolated(context, case, device, arguments.timeout) for case in progress]
@@ -112,7 +124,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         _write_json(arguments.json, choice, results, missed)
     failed = sum(result.status != "passed" for result in results)
-    if failed or missed or not results:
+    if failed or missed:
         console.print(f"FAILED: {failed} of {len(results)} cases, {len(missed)} kernels not executed", style="bold red")
         return 1
     executed = f", all {len(kernels)} kernels executed" if kernels else ""
