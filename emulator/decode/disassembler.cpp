@@ -123,16 +123,16 @@ std::string find_objdump(const DisassemblyRequest& request) {
 
 std::vector<CodeSymbol> run_objdump(const DisassemblyRequest& request) {
   const std::string tool = find_objdump(request);
-  char name[] = "/tmp/flash-attn-rocm-XXXXXX";
-  const int file = mkstemp(name);
-  if (file < 0) throw std::runtime_error("cannot make a temporary file in /tmp for llvm-objdump");
+  std::string path = (fs::temp_directory_path() / "flash-attn-rocm-XXXXXX").string();
+  const int file = mkstemp(path.data());
+  if (file < 0) throw std::runtime_error("cannot make the temporary file " + path + " for llvm-objdump");
   const bool written =
       write(file, request.file.data(), request.file.size()) == static_cast<ssize_t>(request.file.size());
   close(file);
-  std::vector<std::string> words{tool, "-d", name};
+  std::vector<std::string> words{tool, "-d", path};
   if (request.family == "gfx11" || request.family == "gfx12") words.push_back("--mattr=+real-true16");
   const Output output = written ? run_program(words) : Output{};
-  unlink(name);
+  unlink(path.c_str());
   if (output.exit_code != 0)
     throw std::runtime_error(tool + " failed on the code object (exit code " + std::to_string(output.exit_code) + ")");
   return parse_objdump(output.text);
