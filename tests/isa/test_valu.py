@@ -390,6 +390,7 @@ HALVES = {
     "v_mul_f16": Op("u32 u32", "u32", half_op(lambda a, b: a * b)),
 }
 ENCODINGS = {
+    "flush_denormals": Op("f32 f32", "f32", lambda a, b: flush(flush(a) * flush(b))),
     "neg_abs_f32": Op("f32 f32", "f32", lambda a, b: np.abs(b) - np.abs(a)),
     "clamp_f32": Op("f32 f32", "f32", lambda a, b: np.nan_to_num(np.clip(a + b, 0, 1), nan=0.0) + F32(0)),
     "mul2_f32": Op("f32 f32", "f32", lambda a, b: (a + b) * F32(2)),

@@ -209,6 +209,12 @@ BEGIN_OP literal_f64, 64
   v_add_f64 v[16:17], 0x40091eb8, v[4:5]
 END_OP literal_f64, 64
 
+// A kernel whose descriptor flushes f32 denormals.
+BEGIN_OP flush_denormals, 32, 32
+  v_mul_f32 v16, v4, v6
+  STORE_RESULT 32
+END_KERNEL op_flush_denormals, denormals=0
+
 // Exec: inactive lanes keep the old result.
 BEGIN_OP exec_mask, 32, 32
   v_mov_b32 v16, v6
