@@ -23,15 +23,33 @@ VARIANTS = ROOT / "recipe" / "variants.yaml"
 PLATFORM = "linux-64"
 
 _EVERY_OUTPUT = ("LICENSE", "THIRD_PARTY_NOTICES.md", "recipe/build.sh", "recipe/recipe.yaml")
-_BUILD_SCRIPTS = ("scripts/build.py", "scripts/buildlib/*.py", "scripts/buildlib/toolchains/*.py")
-# Files that an output is built from, by the stage of scripts/build.py that its build script runs.
-# They are built in this order: the tests of each use those before it. The selector has no files.
+_SCRIPTS = "scripts/buildlib"
+# Files that an output is built from, by the stage of scripts/build.py that its build script runs. Outputs are built in
+# this order: the tests of each use those before it. The selector has no files.
 SOURCES: dict[str, tuple[str, ...]] = {
-    "kernels": (*_BUILD_SCRIPTS, "ck/**/*", "csrc/device/*", "src/flash_attn_rocm/archs/*"),
+    "kernels": (
+        f"{_SCRIPTS}/output_files.py",
+        f"{_SCRIPTS}/kernels.py",
+        f"{_SCRIPTS}/compile_*.py",
+        "ck/**/*",
+        "csrc/device/*",
+        "src/flash_attn_rocm/archs/*",
+    ),
     "selector": (),
-    "host": (*_BUILD_SCRIPTS, "csrc/**/*", "src/**/*", "pyproject.toml", "README.md"),
+    "host": (
+        f"{_SCRIPTS}/output_files.py",
+        f"{_SCRIPTS}/host.py",
+        "csrc/*",
+        "csrc/device/*.def",
+        "csrc/host/*",
+        "csrc/torch/*",
+        "src/**/*",
+        "pyproject.toml",
+        "README.md",
+    ),
     "emulator": (
-        *_BUILD_SCRIPTS,
+        f"{_SCRIPTS}/output_files.py",
+        f"{_SCRIPTS}/emulator.py",
         "emulator/**/*",
         "tests/isa/kernels/**/*",
         "csrc/host/*.def",

@@ -103,3 +103,9 @@ def test_key_follows_sources_variant_channel_and_the_outputs_before(
     assert all(new != old for new, old in zip(keys({"profile": "smoke"}, "d"), first, strict=True))
     (tmp_path / "ck" / "a.py").write_text("2", encoding="utf-8")
     assert all(new != old for new, old in zip(keys({"profile": "smoke"}), first, strict=True))
+
+
+def test_every_pattern_of_sources_matches_files() -> None:
+    for stage, patterns in packages.SOURCES.items():
+        for pattern in patterns:
+            assert any(path.is_file() for path in packages.ROOT.glob(pattern)), (stage, pattern)
