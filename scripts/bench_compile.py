@@ -28,6 +28,7 @@ from flash_attn_rocm.archs import Arch  # noqa: E402
 from scripts.buildlib.cache_root import cache_root  # noqa: E402
 from scripts.buildlib.commands import run_command  # noqa: E402
 from scripts.buildlib.compile_flags import device_flags, path_flags  # noqa: E402
+from scripts.buildlib.console import make_console  # noqa: E402
 from scripts.buildlib.errors import BuildError  # noqa: E402
 from scripts.buildlib.kernels import DEVICE_DIR  # noqa: E402
 from scripts.buildlib.request import choose_archs  # noqa: E402
@@ -127,9 +128,8 @@ def main(arguments: list[str]) -> int:
     parser.add_argument(
         "--kernels", type=int, default=3, help="kernels to compile upstream's way (default: %(default)s)"
     )
-    console = Console()
     try:
-        return run(parser.parse_args(arguments), console)
+        return run(parser.parse_args(arguments), make_console())
     except (BuildError, CkError) as error:
         print(f"error: {error}", file=sys.stderr)
         return error.exit_code

@@ -16,6 +16,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "src")]
 
 from ck.errors import CkError  # noqa: E402
+from scripts.buildlib.console import make_console  # noqa: E402
 from scripts.buildlib.errors import BuildError  # noqa: E402
 from scripts.buildlib.jobs import available_cpus, available_mib, choose_jobs  # noqa: E402
 from scripts.buildlib.kernel_tables import make_plan_table, make_report_table  # noqa: E402
@@ -24,7 +25,6 @@ from scripts.buildlib.request import choose_archs, choose_hdims, choose_max_jobs
 
 DEFAULT_PROFILE = "smoke"
 DEFAULT_OUT = ROOT / "build" / "kernels"
-LOG_WIDTH = 160
 
 
 def parse_options(arguments: list[str]) -> argparse.Namespace:
@@ -67,8 +67,7 @@ def run(options: argparse.Namespace, console: Console) -> None:
 
 def main(arguments: list[str]) -> int:
     try:
-        # Without a terminal rich assumes 80 columns and would break kernel names.
-        run(parse_options(arguments), Console(width=None if sys.stdout.isatty() else LOG_WIDTH))
+        run(parse_options(arguments), make_console())
     except (BuildError, CkError) as error:
         print(f"error: {error}", file=sys.stderr)
         return error.exit_code

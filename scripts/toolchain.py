@@ -6,13 +6,13 @@ import argparse
 import sys
 from pathlib import Path
 
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "src")]
 
+from scripts.buildlib.console import make_console  # noqa: E402
 from scripts.buildlib.errors import BuildError  # noqa: E402
 from scripts.buildlib.request import choose_archs  # noqa: E402
 from scripts.buildlib.toolchain import Candidate, choose, list_candidates  # noqa: E402
@@ -44,7 +44,7 @@ def main() -> int:
     try:
         gfxs = [arch.gfx for arch in choose_archs(options.arch)]
         candidates = list(list_candidates(gfxs, may_install=not options.no_install))
-        Console().print(make_table(candidates))
+        make_console().print(make_table(candidates))
         choose(candidates)
     except BuildError as error:
         print(f"error: {error}", file=sys.stderr)
