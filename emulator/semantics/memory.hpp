@@ -38,6 +38,19 @@ inline bool s_load(Wave* wave, const Op* op) {
   return true;
 }
 
+// S_LOAD_U8, I8, U16, I16: one element, zero or sign extended; a 16-bit address has its low bit ignored.
+template <Form F, class T>
+inline bool s_load_narrow(Wave* wave, const Op* op) {
+  const u64 offset = wave->s[op->r[2]] + u64(s64(op->offset));
+  const u64 address = (scalar_in<u64>(wave, op->r[1]) + offset) & ~u64(sizeof(T) - 1);
+  const u8* source = pointer_to<Access::kLoad>(wave, op, address, sizeof(T), -1);
+  if (source == nullptr) return false;
+  T value;
+  std::memcpy(&value, source, sizeof value);
+  wave->s[op->r[0]] = u32(s32(value));
+  return true;
+}
+
 // How a loaded value narrower than a dword fills the VGPR.
 enum class Fill { kZero, kSign, kLow, kHigh };  // kLow and kHigh keep the other half ("d16")
 
@@ -181,6 +194,18 @@ inline bool global_load(Wave* wave, const Op* op) {
 }
 template <Form F, int Bytes, Fill kFill = Fill::kZero>
 inline bool global_store(Wave* wave, const Op* op) {
+  return global_access<Access::kStore, F, Bytes, kFill>(wave, op);
+}
+
+// FLAT_LOAD_*, FLAT_STORE_*: vaddr pair + constant (ISA guide 11.1). LDS and scratch have apertures in this address
+// space, but a kernel learns them only from src_shared_base and src_private_base, which have no handlers; so every
+// address is global.
+template <Form F, int Bytes, Fill kFill = Fill::kZero>
+inline bool flat_load(Wave* wave, const Op* op) {
+  return global_access<Access::kLoad, F, Bytes, kFill>(wave, op);
+}
+template <Form F, int Bytes, Fill kFill = Fill::kZero>
+inline bool flat_store(Wave* wave, const Op* op) {
   return global_access<Access::kStore, F, Bytes, kFill>(wave, op);
 }
 

@@ -99,7 +99,7 @@ def test_store(hip: Hip, code: Path, space: str, name: str) -> None:
     np.testing.assert_array_equal(got, expected_store(name, data, UNTOUCHED))
 
 
-@pytest.mark.parametrize("kernel", ["global_address_pair", "buffer_overlap"])
+@pytest.mark.parametrize("kernel", ["global_address_pair", "flat_address", "buffer_overlap"])
 def test_address_forms(hip: Hip, code: Path, kernel: str) -> None:
     data = input_words()
     np.testing.assert_array_equal(run(hip, code, kernel, data), data)
@@ -159,3 +159,13 @@ def test_scalar_load(hip: Hip, code: Path, bits: int) -> None:
     got = run(hip, code, f"s_load_b{bits}", data).reshape(-1)
     words = bits // 32
     np.testing.assert_array_equal(got[:words], data.reshape(-1)[3 : 3 + words])
+
+
+@pytest.mark.parametrize("word", [0x12345678, 0x7F80FFFE, 0xFFFF7F80])
+def test_narrow_scalar_load(hip: Hip, code: Path, word: int) -> None:
+    data = input_words()
+    data[0, 3] = word
+    first = np.full(LANES, word, np.uint32)
+    half, byte = first & 0xFFFF, first & 0xFF
+    expected = np.stack([byte, sign_extend(byte, 8), half, sign_extend(half, 16)], axis=1)
+    np.testing.assert_array_equal(run(hip, code, "s_load_narrow", data), expected)

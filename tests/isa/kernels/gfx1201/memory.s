@@ -91,6 +91,20 @@ KERNEL global_address_pair
   global_store_b128 v1, v[4:7], s[4:5]
 END_KERNEL global_address_pair
 
+KERNEL flat_address
+  MOVE_SETUP
+  v_add_co_u32 v2, vcc_lo, s6, v1
+  v_mov_b32 v9, s7
+  v_add_co_ci_u32 v3, vcc_lo, 0, v9, vcc_lo
+  v_add_co_u32 v12, vcc_lo, s4, v1
+  v_mov_b32 v9, s5
+  v_add_co_ci_u32 v13, vcc_lo, 0, v9, vcc_lo
+  flat_load_b64 v[4:5], v[2:3]
+  flat_load_b64 v[6:7], v[2:3] offset:8
+  s_wait_loadcnt 0x0
+  flat_store_b128 v[12:13], v[4:7]
+END_KERNEL flat_address
+
 // Scratch addressed by a scalar and by nothing but the constant offset.
 KERNEL scratch_scalar
   MOVE_SETUP
@@ -154,6 +168,22 @@ KERNEL s_load_b\bits
   .endr
 END_KERNEL s_load_b\bits
 .endm
+// The four narrow loads, of bytes 12 to 13.
+KERNEL s_load_narrow
+  MOVE_SETUP
+  s_mov_b32 s3, 8
+  s_load_u8 s16, s[6:7], s3 offset:0x4
+  s_load_i8 s17, s[6:7], s3 offset:0x4
+  s_load_u16 s18, s[6:7], s3 offset:0x4
+  s_load_i16 s19, s[6:7], s3 offset:0x4
+  s_wait_kmcnt 0x0
+  v_mov_b32 v4, s16
+  v_mov_b32 v5, s17
+  v_mov_b32 v6, s18
+  v_mov_b32 v7, s19
+  global_store_b128 v1, v[4:7], s[4:5]
+END_KERNEL s_load_narrow
+
 SCALAR_LOAD 32, 16
 SCALAR_LOAD 64, 17
 SCALAR_LOAD 96, 18
