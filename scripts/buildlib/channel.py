@@ -14,7 +14,7 @@ from scripts.buildlib.repack.archive import SUBDIR, Repack, link_or_copy, make_p
 from scripts.buildlib.repack.distribution import plan_closure
 from scripts.buildlib.repack.interpreter import plan_interpreter
 from scripts.buildlib.repack.toolchain import plan_clangxx, plan_compiler, plan_llvm_tools
-from scripts.buildlib.repack.tools import PLANS
+from scripts.buildlib.repack.tools import PLANS, plan_cxx
 from scripts.buildlib.toolchains.layout import Toolchain
 
 # rattler-build adds pip to the environment of a pip_check test by itself.
@@ -34,6 +34,7 @@ def plan_channel(names: Iterable[str], toolchain: Toolchain) -> list[Repack]:
     special: dict[str, Callable[[], Repack]] = {
         **PLANS,
         "python": plan_interpreter,
+        "gxx_linux-64": lambda: plan_cxx(toolchain.clangxx),
         "llvm-tools": lambda: plan_llvm_tools(toolchain),
         "hip-clang_linux-64": lambda: plan_compiler(toolchain),
         "clangxx": lambda: plan_clangxx(toolchain),

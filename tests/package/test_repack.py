@@ -19,6 +19,7 @@ from scripts.buildlib.conda_calls import install
 from scripts.buildlib.repack.archive import Repack, make_package, staged_files
 from scripts.buildlib.repack.distribution import conda_name, convert_bytecode, plan_closure, plan_distribution
 from scripts.buildlib.repack.interpreter import plan_interpreter
+from scripts.buildlib.repack.tools import plan_cxx
 from scripts.buildlib.toolchains.layout import Toolchain
 
 
@@ -62,6 +63,26 @@ def toolchain() -> Toolchain:
 def test_a_toolchain_without_objdump_is_an_error_that_says_what_to_install(toolchain: Toolchain) -> None:
     with pytest.raises(ChannelError, match=r"no llvm-objdump; install llvm-22"):
         plan_channel(["llvm-tools"], toolchain)
+
+
+def test_without_gxx_the_clang_of_the_kernels_compiles_the_host_library(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    clangxx = tmp_path / "clang++"
+    clangxx.write_text("#!/bin/sh\necho clang version 22.1.8\n", encoding="utf-8")
+    clangxx.chmod(0o755)
+    monkeypatch.delenv("CXX", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    plan = plan_cxx(clangxx)
+    ((script, path),) = plan.stage(tmp_path / "staging")
+    assert (plan.name, plan.version, path) == ("gxx_linux-64", "22.1.8", "etc/conda/activate.d/gxx_linux-64.sh")
+    assert script.read_text(encoding="utf-8") == f"export CXX={clangxx}\n"
+
+
+def test_cxx_that_is_no_program_is_an_error(monkeypatch: pytest.MonkeyPatch, toolchain: Toolchain) -> None:
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    with pytest.raises(ChannelError, match="CXX is 'no-such-compiler'"):
+        plan_channel(["gxx_linux-64"], toolchain)
 
 
 def test_key_follows_content() -> None:

@@ -79,17 +79,18 @@ def plan_json() -> Repack:
     raise LookupError("nlohmann-json is not installed in this Python; install it: pip install nlohmann-json")
 
 
-def plan_cxx() -> Repack:
-    """The machine's C++ compiler as `gxx_linux-64`, which is what compiler("cxx") asks for.
+def plan_cxx(clangxx: Path) -> Repack:
+    """CXX, g++ or else the kernels' clang++ as `gxx_linux-64`, which is what compiler("cxx") asks for.
 
     It only names the compiler: the C library's headers that go with it cannot be moved into a package.
 
     Raises:
-        LookupError: there is none.
+        LookupError: CXX names no program.
     """
-    program = shutil.which(os.environ.get("CXX", "g++")) or shutil.which("g++") or shutil.which("c++")
+    wanted = os.environ.get("CXX")
+    program = shutil.which(wanted) if wanted else shutil.which("g++") or str(clangxx)
     if program is None:
-        raise LookupError("no C++ compiler was found (CXX, g++, c++); install one: apt-get install g++")
+        raise LookupError(f"CXX is {wanted!r}, which is no program; name a C++20 compiler or unset it")
     told = subprocess.run([program, "--version"], capture_output=True, text=True, check=True).stdout.splitlines()[0]
     version = re.search(r"\d+(\.\d+)+", told)
 
@@ -106,5 +107,4 @@ PLANS: dict[str, Callable[[], Repack]] = {
     "cmake": lambda: plan_tool("cmake"),
     "ninja": lambda: plan_tool("ninja"),
     "nlohmann_json": plan_json,
-    "gxx_linux-64": plan_cxx,
 }
