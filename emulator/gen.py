@@ -90,7 +90,10 @@ def parse_shape(line: str) -> Shape:
 
 
 def load_table(path: Path) -> dict[str, Any]:
-    table = tomllib.loads(path.read_text())
+    try:
+        table = tomllib.loads(path.read_text())
+    except tomllib.TOMLDecodeError as error:
+        raise SystemExit(f"{path}: {error}") from error
     if unknown := set(table) - SECTIONS:
         raise SystemExit(f"{path}: unknown sections {sorted(unknown)}; known: {sorted(SECTIONS)}")
     for section, keys in ROW_KEYS.items():

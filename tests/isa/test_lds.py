@@ -92,13 +92,15 @@ def test_store_two_addresses(hip: Hip, code: Path) -> None:
     np.testing.assert_array_equal(run(hip, code, "ds_store_2addr_b64", data), data[:, [2, 3, 0, 1]])
 
 
-def test_store_stride_64(hip: Hip, code: Path) -> None:
-    """Lane i stores its first dword at its own place and its second one 16 lanes further."""
-    data = input_words()
+@pytest.mark.parametrize("bits", [32, 64])
+def test_store_stride_64(hip: Hip, code: Path, bits: int) -> None:
+    """Lane i stores its first element at its own place and its second 64 elements further: 16 or 32 lanes."""
+    data, words = input_words(), bits // 32
     expected = np.full((LANES, 4), UNTOUCHED, np.uint32)
-    expected[:, 0] = data[:, 0]
-    expected[16:, 0] = data[:16, 1]
-    np.testing.assert_array_equal(run(hip, code, "ds_store_2addr_stride64_b32", data), expected)
+    expected[:, :words] = data[:, :words]
+    further = 16 * words
+    expected[further:, :words] = data[: LANES - further, words : 2 * words]
+    np.testing.assert_array_equal(run(hip, code, f"ds_store_2addr_stride64_b{bits}", data), expected)
 
 
 @pytest.mark.parametrize("name", ["bpermute", "permute"])

@@ -84,14 +84,14 @@ def code(isa_kernels: Path) -> Path:
     return isa_kernels / "gfx1201_memory.co"
 
 
-@pytest.mark.parametrize("space", ["global", "buffer"])
+@pytest.mark.parametrize("space", ["global", "buffer", "flat", "scratch"])
 @pytest.mark.parametrize("name", LOADS)
 def test_load(hip: Hip, code: Path, space: str, name: str) -> None:
     data = input_words()
     np.testing.assert_array_equal(run(hip, code, f"{space}_load_{name}", data), expected_load(name, data))
 
 
-@pytest.mark.parametrize("space", ["global", "buffer", "scratch"])
+@pytest.mark.parametrize("space", ["global", "buffer", "flat", "scratch"])
 @pytest.mark.parametrize("name", STORES)
 def test_store(hip: Hip, code: Path, space: str, name: str) -> None:
     data = input_words()
@@ -99,7 +99,7 @@ def test_store(hip: Hip, code: Path, space: str, name: str) -> None:
     np.testing.assert_array_equal(got, expected_store(name, data, UNTOUCHED))
 
 
-@pytest.mark.parametrize("kernel", ["global_address_pair", "flat_address", "buffer_overlap"])
+@pytest.mark.parametrize("kernel", ["global_address_pair", "buffer_overlap"])
 def test_address_forms(hip: Hip, code: Path, kernel: str) -> None:
     data = input_words()
     np.testing.assert_array_equal(run(hip, code, kernel, data), data)

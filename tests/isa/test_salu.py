@@ -169,11 +169,12 @@ ORDER: dict[str, Callable[[float, float], bool]] = {
 }
 CASES: dict[str, Definition] = {
     **{f"s_{name}_b32": word(define, nonzero=True) for name, define in LOGIC.items()},
-    **{f"s_{name}_b64": double(LOGIC[name], nonzero=True) for name in ("and", "or", "xor", "and_not1")},
+    **{f"s_{name}_b64": double(define, nonzero=True) for name, define in LOGIC.items()},
     "s_mov_b32": word(lambda a, b: b),
     "s_mov_b64": double(lambda a, b: b),
     "s_not_b32": word(lambda a, b: ~b, nonzero=True),
     "s_not_b64": double(lambda a, b: ~b, nonzero=True),
+    "s_cmov_b64": lambda a, b, scc: (b if scc else a, None),
     "s_cmov_b32": lambda a, b, scc: ((b if scc else a) & M32, None),
     "s_brev_b32": word(lambda a, b: int(f"{b:032b}"[::-1], 2)),
     "s_abs_i32": word(lambda a, b: abs(signed(b)), nonzero=True),

@@ -198,6 +198,10 @@ def half_bits(values: Array) -> Array:
     return values.astype(np.float16).view(np.uint16).astype(U32)
 
 
+def half_value(halves: Array) -> Array:
+    return halves.astype(np.uint16).view(np.float16).astype(F32)
+
+
 def half_towards_zero(values: Array) -> Array:
     nearest = values.astype(np.float16)
     too_large = np.abs(nearest.astype(F64)) > np.abs(values.astype(F64))
@@ -338,6 +342,7 @@ FLOAT = {
     "v_fmac_f32": Op("f32 f32 f32", "f32", fma32),
     "v_fmamk_f32": Op("f32 f32", "f32", lambda a, b: fma32(a, np.full_like(a, np.pi), b)),
     "v_fmaak_f32": Op("f32 f32", "f32", lambda a, b: fma32(a, b, np.full_like(a, np.pi))),
+    "v_fma_mix_f32": Op("u32 f32 u32", "f32", lambda a, b, c: fma32(half_value(a >> 16), b, -half_value(c & 0xFFFF))),
     "v_floor_f32": Op("f32", "f32", np.floor),
     "v_ceil_f32": Op("f32", "f32", np.ceil),
     "v_trunc_f32": Op("f32", "f32", np.trunc),
@@ -376,7 +381,7 @@ CONVERSIONS = {
     "v_cvt_i32_f64": Op("f64", "u32", to_integer(-(2**31), 2**31 - 1)),
     "v_cvt_u32_f64": Op("f64", "u32", to_integer(0, 2**32 - 1)),
     **{f"v_cvt_f32_ubyte{n}": Op("u32", "f32", lambda a, n=n: ((a >> (8 * n)) & 0xFF).astype(F32)) for n in range(4)},
-    "v_cvt_f32_f16": Op("u32", "f32", lambda a: (a >> 16).astype(np.uint16).view(np.float16).astype(F32)),
+    "v_cvt_f32_f16": Op("u32", "f32", lambda a: half_value(a >> 16)),
 }
 HALVES = {
     "v_cvt_f16_f32": Op("f32 u32", "u32", lambda a, b: (b & 0xFFFF) | (half_bits(a) << 16)),
@@ -384,6 +389,7 @@ HALVES = {
     "v_pack_b32_f16": Op("u32 u32", "u32", lambda a, b: (a >> 16) | (b << 16)),
     "v_fma_mixlo_f16": Op("f32 f32 f32", "u32", mixed(high=False)),
     "v_fma_mixhi_f16": Op("f32 f32 f32", "u32", mixed(high=True)),
+    "v_mov_b16": Op("u32 u32", "u32", lambda a, b: (b & 0xFFFF0000) | (a >> 16)),
     "v_add_f16": Op("u32 u32", "u32", half_op(lambda a, b: a + b)),
     "v_sub_f16": Op("u32 u32", "u32", half_op(lambda a, b: a - b)),
     "v_subrev_f16": Op("u32 u32", "u32", half_op(lambda a, b: b - a)),

@@ -60,6 +60,7 @@ DS_STORE b128, v[8:11]
 DS_STORE 2addr_b32, v8, v9 offset0:3 offset1:1
 DS_STORE 2addr_b64, v[8:9], v[10:11] offset0:1 offset1:0
 DS_STORE 2addr_stride64_b32, v8, v9 offset0:0 offset1:1
+DS_STORE 2addr_stride64_b64, v[8:9], v[10:11] offset0:0 offset1:1
 
 // ds_bpermute and ds_permute: lane numbers times 4 from the first input dword, data from the second; lanes 0-7 inactive as sources.
 .irp name, bpermute, permute

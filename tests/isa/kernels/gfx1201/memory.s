@@ -19,6 +19,24 @@
 .endm
 
 .macro GLOBAL_LOAD name, data
+KERNEL flat_load_\name
+  MOVE_SETUP
+  v_add_co_u32 v2, vcc_lo, s6, v1
+  v_mov_b32 v9, s7
+  v_add_co_ci_u32 v3, vcc_lo, 0, v9, vcc_lo
+  flat_load_\name \data, v[2:3]
+  s_wait_loadcnt 0x0
+  global_store_b128 v1, v[4:7], s[4:5]
+END_KERNEL flat_load_\name
+KERNEL scratch_load_\name
+  MOVE_SETUP
+  global_load_b128 v[8:11], v1, s[6:7]
+  s_wait_loadcnt 0x0
+  scratch_store_b128 off, v[8:11], off
+  scratch_load_\name \data, off, off
+  s_wait_loadcnt 0x0
+  global_store_b128 v1, v[4:7], s[4:5]
+END_KERNEL scratch_load_\name, scratch=16
 KERNEL global_load_\name
   MOVE_SETUP
   global_load_\name \data, v1, s[6:7]
@@ -40,6 +58,15 @@ GLOBAL_LOAD b96, v[4:6]
 GLOBAL_LOAD b128, v[4:7]
 
 .macro STORES name, data
+KERNEL flat_store_\name
+  MOVE_SETUP
+  global_load_b128 v[4:7], v1, s[6:7]
+  v_add_co_u32 v2, vcc_lo, s4, v1
+  v_mov_b32 v9, s5
+  v_add_co_ci_u32 v3, vcc_lo, 0, v9, vcc_lo
+  s_wait_loadcnt 0x0
+  flat_store_\name v[2:3], \data
+END_KERNEL flat_store_\name
 KERNEL global_store_\name
   MOVE_SETUP
   global_load_b128 v[4:7], v1, s[6:7]
@@ -90,20 +117,6 @@ KERNEL global_address_pair
   s_wait_loadcnt 0x0
   global_store_b128 v1, v[4:7], s[4:5]
 END_KERNEL global_address_pair
-
-KERNEL flat_address
-  MOVE_SETUP
-  v_add_co_u32 v2, vcc_lo, s6, v1
-  v_mov_b32 v9, s7
-  v_add_co_ci_u32 v3, vcc_lo, 0, v9, vcc_lo
-  v_add_co_u32 v12, vcc_lo, s4, v1
-  v_mov_b32 v9, s5
-  v_add_co_ci_u32 v13, vcc_lo, 0, v9, vcc_lo
-  flat_load_b64 v[4:5], v[2:3]
-  flat_load_b64 v[6:7], v[2:3] offset:8
-  s_wait_loadcnt 0x0
-  flat_store_b128 v[12:13], v[4:7]
-END_KERNEL flat_address
 
 // Scratch addressed by a scalar and by nothing but the constant offset.
 KERNEL scratch_scalar

@@ -44,12 +44,13 @@ END_KERNEL op_\name
 .endr
 SALU1 s_mov_b64, s[22:23], s[18:19]
 SALU1 s_not_b64, s[22:23], s[18:19]
+SALU1 s_cmov_b64, s[22:23], s[18:19]
 SALU1 s_bcnt1_i32_b64, s22, s[18:19]
 SALU1 s_ctz_i32_b64, s22, s[18:19]
 .irp name, s_and_b32, s_or_b32, s_xor_b32, s_and_not1_b32, s_or_not1_b32, s_nand_b32, s_nor_b32, s_xnor_b32, s_cselect_b32, s_lshl_b32, s_lshr_b32, s_ashr_i32, s_add_co_u32, s_sub_co_u32, s_add_co_ci_u32, s_sub_co_ci_u32, s_add_co_i32, s_sub_co_i32, s_mul_i32, s_mul_hi_u32, s_mul_hi_i32, s_min_u32, s_max_u32, s_min_i32, s_max_i32, s_lshl1_add_u32, s_lshl2_add_u32, s_lshl3_add_u32, s_lshl4_add_u32, s_bfe_u32, s_bfe_i32, s_bfm_b32, s_pack_ll_b32_b16, s_pack_lh_b32_b16, s_pack_hl_b32_b16, s_pack_hh_b32_b16, s_add_f32, s_sub_f32, s_mul_f32, s_fmac_f32, s_min_num_f32, s_max_num_f32
   SALU2 \name, s22, s16, s18
 .endr
-.irp name, s_and_b64, s_or_b64, s_xor_b64, s_and_not1_b64, s_cselect_b64, s_add_nc_u64, s_sub_nc_u64, s_mul_u64
+.irp name, s_and_b64, s_or_b64, s_xor_b64, s_and_not1_b64, s_or_not1_b64, s_nand_b64, s_nor_b64, s_xnor_b64, s_cselect_b64, s_add_nc_u64, s_sub_nc_u64, s_mul_u64
   SALU2 \name, s[22:23], s[16:17], s[18:19]
 .endr
 .irp name, s_lshl_b64, s_lshr_b64, s_ashr_i64, s_bfe_u64

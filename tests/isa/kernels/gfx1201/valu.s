@@ -169,6 +169,14 @@ BEGIN_OP v_fma_mixhi_f16, 32, 32, 32
   v_mov_b32 v16, v4
   v_fma_mixhi_f16 v16, v4, v6, v8
 END_OP v_fma_mixhi_f16
+// f16 sources by op_sel_hi, the high half by op_sel.
+BEGIN_OP v_fma_mix_f32, 32, 32, 32
+  v_fma_mix_f32 v16, v4, v6, -v8 op_sel:[1,0,0] op_sel_hi:[1,0,1]
+END_OP v_fma_mix_f32
+BEGIN_OP v_mov_b16, 32, 32
+  v_mov_b32 v16, v6
+  v_mov_b16 v16.l, v4.h
+END_OP v_mov_b16
 .irp name, v_add_f16, v_sub_f16, v_subrev_f16, v_mul_f16
   BEGIN_OP \name, 32, 32
   v_mov_b32 v16, v4
