@@ -2,7 +2,7 @@
 
 The rules (README, ck/variants.toml): the smallest head dim that holds the problem's; a mask kernel when a window hides
 a key; no padding when lengths are whole tiles, else seqlen padding; full padding when the head dim is smaller than the
-tile's or rows are not 16-byte aligned.
+tile's.
 """
 
 from __future__ import annotations
