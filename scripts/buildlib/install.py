@@ -9,8 +9,6 @@ from pathlib import Path
 
 from scripts.buildlib.conda_calls import index_channel, install, solve
 
-_RECORD = "build-record.json"
-
 
 def install_packages(
     dist: Path, channels: Sequence[str], specs: Sequence[str], keys: Sequence[str], prefix: Path, package_cache: Path
@@ -25,10 +23,16 @@ def install_packages(
     index_channel(dist)
     sources = [f"file://{dist}", *channels]
     wanted = {"packages": solve(sources, specs), "keys": list(keys)}
-    record = prefix / "conda-meta" / _RECORD
-    if record.exists() and json.loads(record.read_text(encoding="utf-8")) == wanted:
+    # Beside the environment: everything inside conda-meta must be a package's record.
+    record = prefix.with_name(f"{prefix.name}.json")
+    if (
+        record.exists()
+        and (prefix / "conda-meta").is_dir()
+        and json.loads(record.read_text(encoding="utf-8")) == wanted
+    ):
         return False
     # From nothing every time: what is verified is what a person gets who installs into a new environment.
+    record.unlink(missing_ok=True)
     shutil.rmtree(prefix, ignore_errors=True)
     install(sources, specs, prefix, package_cache)
     record.write_text(json.dumps(wanted), encoding="utf-8")
