@@ -59,7 +59,8 @@ def main(arguments: list[str]) -> int:
             run_pipeline(options.arch, options.profile, options.channel, STAGES[: STAGES.index(options.stage) + 1])
     except (BuildError, CkError) as error:
         print(f"error: {error}", file=sys.stderr)
-        print(f"Run it again: {shlex.join([sys.executable, *sys.argv])}", file=sys.stderr)
+        command = [sys.executable, *sys.argv] if options.into else ["./pixiw", "run", "build", *arguments]
+        print(f"Run it again: {shlex.join(command)}", file=sys.stderr)
         return error.exit_code
     return 0
 
