@@ -43,17 +43,15 @@ def support_table() -> str:
         f"| GPU | products | forward | {' | '.join(FEATURES)} | backward |",
         f"|{'---|' * (len(FEATURES) + 4)}",
     ]
+    forward = tuple(kernel for kernel in kernels if kernel.op == "fmha_fwd")
+    backward = any(kernel.op.startswith("fmha_bwd") for kernel in kernels)
+    offers = [offer(forward) for offer in FEATURES.values()]
     for arch in load_archs().values():
-        forward = tuple(kernel for kernel in kernels if kernel.op == "fmha_fwd")
-        backward = any(kernel.op.startswith("fmha_bwd") for kernel in kernels)
-        cells = [
-            arch.gfx,
-            ", ".join(arch.products),
-            arch.forward_backend.upper(),
-            *(offer(forward) for offer in FEATURES.values()),
-            arch.backward_backend.upper() if backward else "SDPA",
-        ]
-        lines.append(f"| {' | '.join(cells)} |")
+        # Without kernels everything runs on torch's attention, but for what the package does not offer at all.
+        cells = offers if arch.packaged else [offer if offer == "not yet" else "SDPA" for offer in offers]
+        directions = arch.forward_backend.upper(), arch.backward_backend.upper() if backward else "SDPA"
+        row = [arch.gfx, ", ".join(arch.products), directions[0], *cells, directions[1]]
+        lines.append(f"| {' | '.join(row)} |")
     return "\n".join(lines)
 
 

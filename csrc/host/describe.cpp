@@ -18,7 +18,7 @@ Json describe_device(Library& library, const HipRuntime& hip, int device)
         const DeviceFacts& facts = library.devices().facts(hip, device);
         row["name"]              = facts.name;
         row["gfx"]               = facts.gfx;
-        row["compute_units"]     = facts.compute_units;
+        row["multiprocessors"]     = facts.multiprocessors;
         row["wave_size"]         = facts.wave_size;
         const Manifest& manifest = library.manifest(facts.gfx);
         row["kernels"]           = manifest.path.string();

@@ -17,7 +17,7 @@ const DeviceFacts& DeviceCache::facts(const HipRuntime& hip, int device)
                   concat("hipGetDeviceProperties of device ", device));
         const std::string arch = properties.gfx;
         entry                  = std::make_unique<DeviceFacts>(DeviceFacts{
-            properties.name, arch.substr(0, arch.find(':')), properties.compute_units, properties.warp_size});
+            properties.name, arch.substr(0, arch.find(':')), properties.multiprocessors, properties.warp_size});
     }
     return *entry;
 }

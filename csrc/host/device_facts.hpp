@@ -14,7 +14,7 @@ struct DeviceFacts
 {
     std::string name;
     std::string gfx; // without feature suffixes: "gfx90a", not "gfx90a:sramecc+:xnack-"
-    int compute_units = 0;
+    int multiprocessors = 0;
     int wave_size     = 0;
 };
 

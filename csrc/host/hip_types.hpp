@@ -25,14 +25,14 @@ struct HipDeviceProperties
     char name[256];
     char before_warp_size[52];
     int warp_size;
-    char before_compute_units[76];
-    int compute_units;
+    char before_multiprocessors[76];
+    int multiprocessors;
     char before_gfx[768];
     char gfx[256]; // "gfx1201" or "gfx90a:sramecc+:xnack-"
     char after[4096 - 1416];
 };
 static_assert(offsetof(HipDeviceProperties, warp_size) == 308);
-static_assert(offsetof(HipDeviceProperties, compute_units) == 388);
+static_assert(offsetof(HipDeviceProperties, multiprocessors) == 388);
 static_assert(offsetof(HipDeviceProperties, gfx) == 1160);
 static_assert(sizeof(HipDeviceProperties) == 4096);
 

@@ -69,7 +69,7 @@ DeviceProperties properties_of(const Device& device) {
   p.max_grid_size[0] = 2147483647;
   p.max_grid_size[1] = p.max_grid_size[2] = 65535;
   version_of(device, p.major, p.minor);
-  p.multi_processor_count = device.compute_units;
+  p.multi_processor_count = device.multiprocessors;
   p.can_map_host_memory = p.concurrent_kernels = p.unified_addressing = p.host_register_supported = 1;
   p.l2_cache_size = device.l2_bytes;
   p.max_threads_per_multi_processor = kThreadsPerProcessor;

@@ -14,7 +14,7 @@ struct Device {
   const char* product;
   int wave_size;
   std::uint32_t lds_bytes;
-  int compute_units;
+  int multiprocessors;
   int l2_bytes;
 };
 

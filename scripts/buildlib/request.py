@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from flash_attn_rocm.archs import Arch, load_archs
+from flash_attn_rocm.archs import Arch, packaged_archs
 from scripts.buildlib.errors import BadRequestError
 
 KFD_NODES = Path("/sys/class/kfd/kfd/topology/nodes")
@@ -36,7 +36,7 @@ def choose_archs(option: str | None, env: Mapping[str, str] = os.environ, nodes:
     """
     text = option if option is not None else env.get("GPU_ARCHS", "")
     names = split_list(text)
-    known = load_archs()
+    known = packaged_archs()
     if "native" in names:
         gpus = native_gpus(nodes)
         if not gpus:

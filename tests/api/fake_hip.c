@@ -77,9 +77,9 @@ int hipGetDevicePropertiesR0600(char* properties, int device)
     memset(properties, 0, 1472);
     strcpy(properties, "Fake GPU");
     const int warp_size     = 32;
-    const int compute_units = 64;
+    const int multiprocessors = 64;
     memcpy(properties + 308, &warp_size, sizeof(int));
-    memcpy(properties + 388, &compute_units, sizeof(int));
+    memcpy(properties + 388, &multiprocessors, sizeof(int));
     snprintf(properties + 1160, kNameSize, "%s", setting("FAKE_HIP_GFX", "gfx1201"));
     return 0;
 }

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from flash_attn_rocm.archs import load_arch, load_archs
+from flash_attn_rocm.archs import load_arch, packaged_archs
 from scripts.buildlib.packages import Output, render_outputs, variant_choices
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -23,14 +23,14 @@ def _recipe(outputs: list[Output], name: str) -> dict[str, Any]:
 
 def test_linux_makes_all_packages_kernels_first(outputs: list[Output]) -> None:
     names = [output.name for output in outputs]
-    kernels = [f"flash-attn-rocm-kernels-{gfx}" for gfx in load_archs()]
+    kernels = [f"flash-attn-rocm-kernels-{gfx}" for gfx in packaged_archs()]
     assert names[: len(kernels)] == kernels
     assert names[-2:] == ["flash-attn-rocm", "flash-attn-rocm-emulator"]
     assert set(names[len(kernels) : -2]) == {"flash-attn-rocm-kernels"}
 
 
 def test_windows_makes_the_same_kernel_packages(outputs: list[Output]) -> None:
-    windows = render_outputs(variant_choices(list(load_archs().values()), {}), "win-64")
+    windows = render_outputs(variant_choices(list(packaged_archs().values()), {}), "win-64")
     assert "flash-attn-rocm-emulator" not in {output.name for output in windows}
     noarch = {output.file_name for output in outputs if output.subdir == "noarch"}
     assert {output.file_name for output in windows if output.subdir == "noarch"} == noarch
@@ -44,7 +44,7 @@ def test_recipe_names_no_gpu() -> None:
 
 
 def test_selector_is_constrained_and_not_required(outputs: list[Output]) -> None:
-    for gfx in load_archs():
+    for gfx in packaged_archs():
         selectors = [output for output in outputs if output.name == "flash-attn-rocm-kernels"]
         (selector,) = [output for output in selectors if output.build_string.startswith(f"{gfx}_")]
         requirements = selector.rendered.recipe.to_dict()["requirements"]
@@ -63,14 +63,14 @@ def test_main_package_has_no_python_and_no_torch_axis(outputs: list[Output]) -> 
 
 
 def test_object_cache_changes_no_package(outputs: list[Output]) -> None:
-    cached = render_outputs(variant_choices(list(load_archs().values()), {"build_cache": "/some/where"}))
+    cached = render_outputs(variant_choices(list(packaged_archs().values()), {"build_cache": "/some/where"}))
     assert [output.file_name for output in cached] == [output.file_name for output in outputs]
 
 
 def test_profile_and_head_dims_change_only_kernels(outputs: list[Output]) -> None:
-    other = render_outputs(variant_choices(list(load_archs().values()), {"profile": "full", "opt_dim": "64"}))
+    other = render_outputs(variant_choices(list(packaged_archs().values()), {"profile": "full", "opt_dim": "64"}))
     changed = {old.name for old, new in zip(outputs, other, strict=True) if old.file_name != new.file_name}
-    assert changed == {f"flash-attn-rocm-kernels-{gfx}" for gfx in load_archs()}
+    assert changed == {f"flash-attn-rocm-kernels-{gfx}" for gfx in packaged_archs()}
 
 
 @pytest.mark.parametrize("manifest", ["pyproject.toml", "pixi.toml"])

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from flash_attn_rocm.archs import load_archs
+from flash_attn_rocm.archs import packaged_archs
 from scripts.buildlib.errors import BadRequestError
 from scripts.buildlib.request import choose_archs, choose_hdims, choose_max_jobs, native_gpus
 
@@ -21,7 +21,7 @@ def make_nodes(tmp_path: Path, *versions: int) -> Path:
 
 
 def test_gpus_default_to_all_and_options_win_over_the_variable() -> None:
-    everything = list(load_archs())
+    everything = list(packaged_archs())
     assert [arch.gfx for arch in choose_archs(None, {})] == everything
     assert [arch.gfx for arch in choose_archs(None, {"GPU_ARCHS": ""})] == everything
     assert [arch.gfx for arch in choose_archs("gfx1201", {"GPU_ARCHS": "gfx9999"})] == ["gfx1201"]

@@ -20,9 +20,11 @@ _KEYS: dict[str, type] = {
     "lds_kib": int,
     "vgprs": int,
     "compute_units": int,
+    "multiprocessors": int,
     "llc_mib": int,
     "matrix": str,
     "bf16_rounding": int,
+    "packaged": bool,
     "backend": dict,
 }
 _BACKEND_KEYS: dict[str, type] = {"forward": str, "backward": str, "evidence": str}
@@ -40,9 +42,11 @@ class Arch:
     lds_kib: int
     vgprs: int
     compute_units: int
+    multiprocessors: int
     llc_mib: int
     matrix: str
     bf16_rounding: int
+    packaged: bool
     forward_backend: str
     backward_backend: str
     backend_evidence: str
@@ -89,6 +93,11 @@ def parse_arch(path: Path) -> Arch:
 def load_archs() -> dict[str, Arch]:
     """Every GPU in this package, by gfx name, in name order."""
     return {path.stem: parse_arch(path) for path in sorted(Path(__file__).parent.glob("gfx*.toml"))}
+
+
+def packaged_archs() -> dict[str, Arch]:
+    """The GPUs that kernel packages are built for; the others can be emulated, and run on torch's attention."""
+    return {gfx: arch for gfx, arch in load_archs().items() if arch.packaged}
 
 
 def load_arch(gfx: str) -> Arch:
