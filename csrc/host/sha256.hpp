@@ -1,4 +1,4 @@
-// SHA-256 (FIPS 180-4), to check that a code object is the file its kernels.json describes.
+// SHA-256 (FIPS 180-4): the host library checks code objects with it, the emulator finds listings by it.
 #pragma once
 
 #include <cstddef>

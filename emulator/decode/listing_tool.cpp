@@ -11,7 +11,7 @@
 
 #include "decode/disassembler.hpp"
 #include "decode/listing.hpp"
-#include "decode/sha256.hpp"
+#include "host/sha256.hpp"
 
 namespace {
 
@@ -33,7 +33,7 @@ int main(int argc, char** argv) try {
   std::filesystem::create_directories(directory);
   for (int i = 2; i + 1 < argc; i += 2) {
     const std::string object = read(argv[i]);
-    const std::string digest = emu::sha256({reinterpret_cast<const unsigned char*>(object.data()), object.size()});
+    const std::string digest = flash_attn_rocm::sha256_hex(object.data(), object.size());
     const std::filesystem::path path = directory / emu::listing_name(digest);
     std::ofstream file(path, std::ios::binary);
     file << emu::write_listing(emu::parse_objdump(read(argv[i + 1])));

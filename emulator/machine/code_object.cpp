@@ -9,7 +9,7 @@
 #include <new>
 #include <stdexcept>
 
-#include "decode/sha256.hpp"
+#include "host/sha256.hpp"
 #include "machine/msgpack.hpp"
 
 namespace emu {
@@ -56,7 +56,7 @@ void each_note(std::span<const std::uint8_t> notes, Visit visit) {
 void CodeObject::AlignedDelete::operator()(std::uint8_t* memory) const { std::free(memory); }
 
 CodeObject::CodeObject(std::span<const std::uint8_t> file)
-    : file_(file.begin(), file.end()), sha256_(emu::sha256(file)) {
+    : file_(file.begin(), file.end()), sha256_(flash_attn_rocm::sha256_hex(file.data(), file.size())) {
   const auto header = read<Elf64_Ehdr>(file_, 0, "the ELF header");
   constexpr std::uint16_t kMachineAmdgpu = 224;
   if (std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 || header.e_ident[EI_CLASS] != ELFCLASS64 ||

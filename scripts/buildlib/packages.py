@@ -53,6 +53,7 @@ SOURCES: dict[str, tuple[str, ...]] = {
         "emulator/**/*",
         "tests/isa/kernels/**/*",
         "csrc/host/*.def",
+        "csrc/host/sha256.*",
         "src/flash_attn_rocm/archs/*",
     ),
 }
