@@ -49,14 +49,21 @@ def solve(
     return answer
 
 
-def install(channels: Sequence[str], specs: Sequence[str], prefix: Path, package_cache: Path) -> list[dict[str, str]]:
-    """Install `specs` into `prefix`, which is changed to hold exactly what they need.
+def install(
+    channels: Sequence[str],
+    specs: Sequence[str],
+    prefix: Path,
+    package_cache: Path,
+    environment: Mapping[str, str] | None = None,
+) -> list[dict[str, str]]:
+    """Install `specs` into `prefix`, which is changed to hold exactly what they need; `environment` as in `solve`.
 
     Raises:
         CondaError: they cannot be solved or installed.
     """
+    request = {"channels": list(channels), "specs": list(specs)}
     answer: list[dict[str, str]] = _call(
-        "install", channels=list(channels), specs=list(specs), prefix=str(prefix), package_cache=str(package_cache)
+        "install", environment, **request, prefix=str(prefix), package_cache=str(package_cache)
     )
     return answer
 

@@ -143,16 +143,29 @@ def build_packages(work: Pipeline) -> None:
         report(f"{len(built)} built, {len(work.outputs) - len(built)} unchanged")
 
 
+def specs_to_install(outputs: Sequence[conda_packages.Output], chosen: Arch) -> list[str]:
+    """Exactly the packages of this build: of the selectors, which exclude each other, that of the chosen GPU."""
+    return [
+        output.spec
+        for output in outputs
+        if output.stage != "selector" or output.build_string.startswith(f"{chosen.gfx}_")
+    ]
+
+
 def install_environment(work: Pipeline) -> None:
     """Stage: build/env."""
+    native = native_gpus()
+    # Built for another GPU than the machine's: the solver is told of that one, since it is about to be emulated.
+    chosen = next((arch for arch in work.archs if arch.gfx in native), work.archs[0])
     with work.stage("install") as report:
         changed = install_packages(
             DIST,
             work.channels,
-            [output.spec for output in work.outputs],
+            specs_to_install(work.outputs, chosen),
             list(work.keys.values()),
             ENVIRONMENT,
             Path(os.environ["RATTLER_CACHE_DIR"]) / "pkgs",
+            {"CONDA_OVERRIDE_AMDGPU_ARCH": chosen.amdgpu_arch},
         )
         report(f"{ENVIRONMENT} {'installed' if changed else 'unchanged'}")
 

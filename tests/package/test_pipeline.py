@@ -13,7 +13,14 @@ from flash_attn_rocm.archs import load_arch
 from scripts.buildlib import pipeline
 from scripts.buildlib.errors import BuildError
 from scripts.buildlib.packages import Output
-from scripts.buildlib.pipeline import Pipeline, StageError, check_sizes, default_channels, run_pipeline
+from scripts.buildlib.pipeline import (
+    Pipeline,
+    StageError,
+    check_sizes,
+    default_channels,
+    run_pipeline,
+    specs_to_install,
+)
 
 
 def _work(tmp_path: Path, main_bytes: int, profile: str = "smoke") -> Pipeline:
@@ -60,3 +67,15 @@ def test_an_error_names_its_stage(kind: type[Exception], tmp_path: Path, monkeyp
     monkeypatch.setitem(pipeline._STAGES, "ck", (fail,))
     with pytest.raises(StageError, match="stage ck: no luck"):
         run_pipeline("gfx1201", "smoke", [], ["ck"])
+
+
+def test_of_several_selectors_only_the_chosen_one_is_installed() -> None:
+    outputs = [
+        Output("flash-attn-rocm-kernels", "1", "gfx1201_h1_0", "noarch", "selector", None),
+        Output("flash-attn-rocm-kernels", "1", "gfx942_h2_0", "noarch", "selector", None),
+        Output("flash-attn-rocm", "1", "h3_0", "linux-64", "host", None),
+    ]
+    assert specs_to_install(outputs, load_arch("gfx1201")) == [
+        "flash-attn-rocm-kernels ==1 gfx1201_h1_0",
+        "flash-attn-rocm ==1 h3_0",
+    ]
