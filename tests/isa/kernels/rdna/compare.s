@@ -4,7 +4,7 @@
 .macro STORE_MASKS
   s_mov_b32 exec_lo, -1
   s_load_b64 s[4:5], s[0:1], 0x0
-  s_lshl_b32 s8, ttmp9, 3
+  s_lshl_b32 s8, s60, 3
   v_mov_b32 v16, s6
   v_mov_b32 v17, s7
   v_mov_b32 v18, s8

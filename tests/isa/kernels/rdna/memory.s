@@ -182,6 +182,7 @@ KERNEL s_load_b\bits
 END_KERNEL s_load_b\bits
 .endm
 // The four narrow loads, of bytes 12 to 13.
+.if HAS_GFX12
 KERNEL s_load_narrow
   MOVE_SETUP
   s_mov_b32 s3, 8
@@ -196,10 +197,13 @@ KERNEL s_load_narrow
   v_mov_b32 v7, s19
   global_store_b128 v1, v[4:7], s[4:5]
 END_KERNEL s_load_narrow
+.endif
 
 SCALAR_LOAD 32, 16
 SCALAR_LOAD 64, 17
-SCALAR_LOAD 96, 18
+.if HAS_GFX12
+  SCALAR_LOAD 96, 18
+.endif
 SCALAR_LOAD 128, 19
 SCALAR_LOAD 256, 23
 SCALAR_LOAD 512, 31

@@ -53,9 +53,13 @@ END_KERNEL op_\name
 .irp name, v_mov_b32, v_not_b32, v_bfrev_b32, v_floor_f32, v_ceil_f32, v_trunc_f32, v_rndne_f32, v_fract_f32, v_rcp_f32, v_rcp_iflag_f32, v_rsq_f32, v_sqrt_f32, v_exp_f32, v_log_f32, v_sin_f32, v_cos_f32, v_cvt_f32_i32, v_cvt_f32_u32, v_cvt_i32_f32, v_cvt_u32_f32, v_cvt_f32_ubyte0, v_cvt_f32_ubyte1, v_cvt_f32_ubyte2, v_cvt_f32_ubyte3
   UNARY \name
 .endr
-.irp name, v_and_b32, v_or_b32, v_xor_b32, v_xnor_b32, v_add_nc_u32, v_sub_nc_u32, v_subrev_nc_u32, v_lshlrev_b32, v_lshrrev_b32, v_ashrrev_i32, v_min_u32, v_max_u32, v_min_i32, v_max_i32, v_mul_lo_u32, v_mul_hi_u32, v_mul_hi_i32, v_mul_u32_u24, v_mul_i32_i24, v_bcnt_u32_b32, v_mbcnt_lo_u32_b32, v_mbcnt_hi_u32_b32, v_add_f32, v_sub_f32, v_subrev_f32, v_mul_f32, v_mul_dx9_zero_f32, v_min_num_f32, v_max_num_f32, v_minimum_f32, v_maximum_f32, v_ldexp_f32, v_cvt_pk_rtz_f16_f32
+.irp name, v_and_b32, v_or_b32, v_xor_b32, v_xnor_b32, v_add_nc_u32, v_sub_nc_u32, v_subrev_nc_u32, v_lshlrev_b32, v_lshrrev_b32, v_ashrrev_i32, v_min_u32, v_max_u32, v_min_i32, v_max_i32, v_mul_lo_u32, v_mul_hi_u32, v_mul_hi_i32, v_mul_u32_u24, v_mul_i32_i24, v_bcnt_u32_b32, v_mbcnt_lo_u32_b32, v_mbcnt_hi_u32_b32, v_add_f32, v_sub_f32, v_subrev_f32, v_mul_f32, v_mul_dx9_zero_f32, v_min_num_f32, v_max_num_f32, v_ldexp_f32, v_cvt_pk_rtz_f16_f32
   BINARY \name
 .endr
+.if HAS_GFX12
+  BINARY v_minimum_f32
+  BINARY v_maximum_f32
+.endif
 .irp name, v_or3_b32, v_xor3_b32, v_and_or_b32, v_add3_u32, v_add_lshl_u32, v_lshl_add_u32, v_lshl_or_b32, v_xad_u32, v_min3_u32, v_max3_u32, v_min3_i32, v_max3_i32, v_med3_i32, v_med3_u32, v_mad_u32_u24, v_mad_i32_i24, v_bfe_u32, v_bfe_i32, v_bfi_b32, v_alignbit_b32, v_alignbyte_b32, v_perm_b32, v_sad_u16, v_fma_f32, v_max3_num_f32, v_min3_num_f32, v_maxmin_num_f32, v_minmax_num_f32, v_med3_num_f32, v_div_fixup_f32
   TERNARY \name
 .endr

@@ -44,36 +44,37 @@ END_LANES permlanex16
 
 // Work-item ids of a 3-d block and the workgroup's ids: 4 dwords per work-item of the whole grid.
 KERNEL ids
+  WORKGROUP_IDS
   v_and_b32 v4, 0x3ff, v0
   v_bfe_u32 v5, v0, 10, 10
   v_bfe_u32 v6, v0, 20, 10
   s_load_b64 s[4:5], s[0:1], 0x0
-  s_lshr_b32 s6, ttmp7, 16
-  s_and_b32 s7, ttmp7, 0xffff
-  s_lshl_b32 s8, s6, 16
-  s_lshl_b32 s9, s7, 8
+  s_lshl_b32 s8, s62, 16
+  s_lshl_b32 s9, s61, 8
   s_or_b32 s8, s8, s9
-  s_or_b32 s8, s8, ttmp9
+  s_or_b32 s8, s8, s60
   v_mov_b32 v7, s8
   // Flat index for a block of (4, 3, 2) and a grid of (2, 3, 2).
   v_mad_u32_u24 v8, v6, 3, v5
   v_lshl_add_u32 v8, v8, 2, v4
-  s_mul_i32 s10, s6, 3
-  s_add_co_u32 s10, s10, s7
+  s_mul_i32 s10, s62, 3
+  s_add_co_u32 s10, s10, s61
   s_lshl_b32 s10, s10, 1
-  s_add_co_u32 s10, s10, ttmp9
+  s_add_co_u32 s10, s10, s60
   s_mul_i32 s10, s10, 24
   v_add_nc_u32 v8, s10, v8
   v_lshlrev_b32 v8, 4, v8
   s_wait_kmcnt 0x0
   global_store_b128 v8, v[4:7], s[4:5]
 END_KERNEL ids
+  WORKGROUP_IDS
 
 // The sum of 1..n, n = the argument at 8, by a loop per lane: lanes with odd numbers leave after half of the rounds.
 KERNEL loop_sum
   v_and_b32 v0, 0x3ff, v0
   v_lshlrev_b32 v1, 2, v0
-  s_load_b96 s[4:6], s[0:1], 0x0
+  s_load_b64 s[4:5], s[0:1], 0x0
+  s_load_b32 s6, s[0:1], 0x8
   v_mov_b32 v16, 0
   v_and_b32 v2, 1, v0
   s_mov_b32 s7, 0
