@@ -12,7 +12,10 @@ if not defined PIXIW_NO_PIXI (
     where pixi >nul 2>nul
     if not errorlevel 1 goto with_pixi
 )
-if exist "%VENV%\requirements.done" goto run_task
+for %%F in ("%ROOT%requirements\dev.txt") do set "STAMP=%%~tF %%~zF %PIXIW_PYTHON%"
+set "MADE_FROM="
+if exist "%VENV%\made-from" set /p MADE_FROM=<"%VENV%\made-from"
+if "%MADE_FROM%"=="%STAMP%" goto run_task
 if not defined PIXIW_PYTHON set "PIXIW_PYTHON=python"
 "%PIXIW_PYTHON%" -c "import sys; sys.exit(sys.version_info < (3, 11))" || (
     echo pixiw: no Python 3.11 or later found; install one or set PIXIW_PYTHON 1>&2
@@ -21,7 +24,7 @@ if not defined PIXIW_PYTHON set "PIXIW_PYTHON=python"
 "%PIXIW_PYTHON%" -m venv "%VENV%" || exit /b 1
 "%VENV%\Scripts\python" -m pip --disable-pip-version-check install --quiet --require-hashes -r "%ROOT%requirements\dev.txt" || exit /b 1
 "%VENV%\Scripts\python" -m pip --disable-pip-version-check install --quiet torch==2.13.0 || exit /b 1
-echo done> "%VENV%\requirements.done"
+>"%VENV%\made-from" echo %STAMP%
 :run_task
 set "PATH=%VENV%\Scripts;%PATH%"
 shift
