@@ -33,7 +33,7 @@ FEATURES: dict[str, Callable[[tuple[Variant, ...]], str]] = {
 
 
 def _yes(present: bool) -> str:
-    return "yes" if present else "SDPA"
+    return "yes" if present else "no"
 
 
 def support_table() -> str:
