@@ -1,6 +1,6 @@
-"""Generates handlers_<n>.cpp from instruction shapes and isa/<family>.toml, and devices.inc from archs/*.toml.
+"""Generates handlers_<family>_<n>.cpp and shapes_<family>.cpp from instruction shapes and isa/<family>.toml.
 
-usage: gen.py --isa isa/gfx12.toml --shapes shapes.txt [--archs DIR] --out DIR --parts N
+usage: gen.py --isa isa/gfx12.toml --shapes shapes.txt --out DIR --parts N
 
 A shape is one line of fa-emu-shapes: mnemonic, operand kinds, modifiers, a tab, and an example instruction.
 Every shape must have a row in the table; all that have none are listed and the exit code is 1.
@@ -17,7 +17,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-SECTIONS = {"family", "vector", "compare", "scalar", "special", "ignore", "trap"}
+SECTIONS = {"family", "machine", "vector", "compare", "scalar", "special", "ignore", "trap"}
+MACHINE_KEYS = {
+    "wave_size",
+    "accumulators",
+    "workgroup_ids_in_sgprs",
+    "scratch_wave_offset",
+    "cmpx_writes_mask",
+    "target_features",
+    "test_kernels",
+}
 ROW_KEYS = {
     "vector": {"fn", "dst", "src", "vcc", "scalar", "mix"},
     "compare": {"fn", "src"},
@@ -96,6 +105,8 @@ def load_table(path: Path) -> dict[str, Any]:
         raise SystemExit(f"{path}: {error}") from error
     if unknown := set(table) - SECTIONS:
         raise SystemExit(f"{path}: unknown sections {sorted(unknown)}; known: {sorted(SECTIONS)}")
+    if set(table["machine"]) != MACHINE_KEYS:
+        raise SystemExit(f"{path}: [machine] has {sorted(table['machine'])}, expected {sorted(MACHINE_KEYS)}")
     for section, keys in ROW_KEYS.items():
         for name, row in table[section].items():
             if unknown := set(row) - keys:
@@ -203,19 +214,21 @@ def vector_code(shape: Shape, row: Mapping[str, Any]) -> Code:
     return Code(tuple(body), "D" * first + "".join(CONSTANT_CODES[name] for name, _ in typed))
 
 
-def compare_code(shape: Shape, row: Mapping[str, Any], writes_exec: bool) -> Code:
+def compare_code(shape: Shape, row: Mapping[str, Any], writes_exec: bool, writes_mask: bool) -> Code:
     types = row["src"].split()
-    first = 0 if writes_exec else 1
+    first = 1 if writes_mask else 0
     if len(shape.operands) != first + len(types):
         raise ShapeError(f"{len(shape.operands)} operands, expected {first + len(types)}")
     if shape.modifiers:
         raise ShapeError(f"modifiers {dict(shape.modifiers)} are not emulated for compares")
     values = [vector_source(first + i, shape.operands[first + i], name, False) for i, name in enumerate(types)]
     call = f"sem::{row['fn']}({', '.join(values)})"
-    statement = (
-        f"w->set_exec(collect_mask({call}) & w->s[kExec]);" if writes_exec else f"mask_out(w, op->r[0], {call});"
-    )
-    return Code((statement,), "D" * first + "".join(CONSTANT_CODES[name] for name in types))
+    body = [f"mask_out(w, op->r[0], {call});"] if writes_mask else [f"w->set_exec(collect_mask({call}) & w->exec());"]
+    if writes_mask and writes_exec:
+        body.append("w->set_exec(scalar_in<LaneMask>(w, op->r[0]));")
+    elif writes_mask and shape.operands[0].kind == "x":
+        body.append("exec_changed(w);")
+    return Code(tuple(body), "D" * first + "".join(CONSTANT_CODES[name] for name in types))
 
 
 def scalar_code(shape: Shape, row: Mapping[str, Any]) -> Code:
@@ -235,13 +248,9 @@ def scalar_code(shape: Shape, row: Mapping[str, Any]) -> Code:
     if row.get("scc"):
         values.append("w->scc")
     call = f"sem::{row['fn']}({', '.join(values)})"
-    if first == 0:
-        statement = f"{call};"
-    elif shape.operands[0].kind == "x":
-        statement = f"w->set_exec(u32({call}));"
-    else:
-        statement = f"scalar_out<{SCALAR_TYPES[row['dst']]}>(w, op->r[0], {call});"
-    return Code((statement,), "D" * first + "".join(CONSTANT_CODES[name] for name in src_types))
+    statement = f"scalar_out<{SCALAR_TYPES[row['dst']]}>(w, op->r[0], {call});" if first else f"{call};"
+    changed = ("exec_changed(w);",) if first and shape.operands[0].kind == "x" else ()
+    return Code((statement, *changed), "D" * first + "".join(CONSTANT_CODES[name] for name in src_types))
 
 
 def special_code(shape: Shape, row: Mapping[str, Any]) -> Code:
@@ -270,9 +279,9 @@ def code_of(shape: Shape, table: Mapping[str, Any]) -> Code:
     if name in table["vector"]:
         return vector_code(shape, table["vector"][name])
     if name in table["compare"]:
-        return compare_code(shape, table["compare"][name], writes_exec=False)
+        return compare_code(shape, table["compare"][name], False, True)
     if name.startswith("v_cmpx_") and (plain := "v_cmp_" + name.removeprefix("v_cmpx_")) in table["compare"]:
-        return compare_code(shape, table["compare"][plain], writes_exec=True)
+        return compare_code(shape, table["compare"][plain], True, table["machine"]["cmpx_writes_mask"])
     if name in table["scalar"]:
         return scalar_code(shape, table["scalar"][name])
     if name in table["special"]:
@@ -284,9 +293,10 @@ def code_of(shape: Shape, table: Mapping[str, Any]) -> Code:
     raise ShapeError("no row for this instruction")
 
 
-def render_handlers(codes: Sequence[tuple[Shape, Code]], family: str, part: int) -> str:
+def render_handlers(codes: Sequence[tuple[Shape, Code]], family: str, lanes: int, part: int) -> str:
     lines = [
         f"// Handlers of {family} instruction shapes, part {part}. Generated by emulator/gen.py.",
+        f"#define EMU_LANES {lanes}",
         '#include "machine/handler.hpp"',
         "",
     ]
@@ -298,7 +308,9 @@ def render_handlers(codes: Sequence[tuple[Shape, Code]], family: str, part: int)
             rows.append(f'    {{"{literal}", nullptr, "{code.codes}"}},')
             continue
         rows.append(f'    {{"{literal}", h{number}, "{code.codes}"}},')
-        lines.append(f"const Op* h{number}(Wave* w, const Op* op) {{  // {shape.key}")
+        lines.append(f"const Op* h{number}(WaveState* state, const Op* op) {{  // {shape.key}")
+        if any(re.search(r"\bw\b", statement) for statement in code.body):
+            lines.append("  Wave* const w = static_cast<Wave*>(state);")
         lines += [f"  {statement}" for statement in code.body]
         lines += [] if code.body[-1].startswith("return") else ["  NEXT;"]
         lines.append("}")
@@ -312,23 +324,12 @@ def render_registry(family: str, parts: int) -> str:
     declarations = "\n".join(f"void add_{family}_shapes_{i}(std::vector<ShapeRow>& rows);" for i in range(parts))
     calls = "\n".join(f"  add_{family}_shapes_{i}(rows);" for i in range(parts))
     return (
-        "// All shapes built into the library, per family. Generated by emulator/gen.py.\n"
-        '#include "machine/shape_table.hpp"\n\nnamespace emu {\n\n'
+        f"// All shapes of {family} built into the library. Generated by emulator/gen.py.\n"
+        '#include "machine/family.hpp"\n\nnamespace emu {\n\n'
         f"{declarations}\n\nstd::vector<ShapeRow> shapes_of_{family}() {{\n"
         f"  std::vector<ShapeRow> rows;\n{calls}\n  return rows;\n}}\n\n"
         "}  // namespace emu\n"
     )
-
-
-def render_devices(directory: Path) -> str:
-    rows = []
-    for path in sorted(directory.glob("gfx*.toml")):
-        arch = tomllib.loads(path.read_text())
-        rows.append(
-            f'{{"{arch["gfx"]}", "{arch["family"]}", "{arch["products"][0]}", {arch["wave_size"]}, '
-            f"{arch['lds_kib']} * 1024, {arch['multiprocessors']}, {arch['llc_mib']} * 1024 * 1024}},"
-        )
-    return "// Emulated devices. Generated by emulator/gen.py from archs/*.toml.\n" + "\n".join(rows) + "\n"
 
 
 def write_if_changed(path: Path, text: str) -> None:
@@ -340,12 +341,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--isa", type=Path, required=True)
     parser.add_argument("--shapes", type=Path, required=True)
-    parser.add_argument("--archs", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--parts", type=int, required=True, help="number of handler files, compiled in parallel")
     options = parser.parse_args()
     table = load_table(options.isa)
-    family = table["family"]
+    family, lanes = table["family"], table["machine"]["wave_size"]
     codes: list[tuple[Shape, Code]] = []
     failures = []
     for line in options.shapes.read_text().splitlines():
@@ -365,10 +365,10 @@ def main() -> int:
     options.out.mkdir(parents=True, exist_ok=True)
     for part in range(options.parts):
         write_if_changed(
-            options.out / f"handlers_{part}.cpp", render_handlers(codes[part :: options.parts], family, part)
+            options.out / f"handlers_{family}_{part}.cpp",
+            render_handlers(codes[part :: options.parts], family, lanes, part),
         )
-    write_if_changed(options.out / "registry.cpp", render_registry(family, options.parts))
-    write_if_changed(options.out / "devices.inc", render_devices(options.archs))
+    write_if_changed(options.out / f"shapes_{family}.cpp", render_registry(family, options.parts))
     return 0
 
 

@@ -130,7 +130,7 @@ std::vector<CodeSymbol> run_objdump(const DisassemblyRequest& request) {
       write(file, request.file.data(), request.file.size()) == static_cast<ssize_t>(request.file.size());
   close(file);
   std::vector<std::string> words{tool, "-d", path};
-  if (request.family == "gfx11" || request.family == "gfx12") words.push_back("--mattr=+real-true16");
+  if (!request.target_features.empty()) words.push_back("--mattr=" + request.target_features);
   const Output output = written ? run_program(words) : Output{};
   unlink(path.c_str());
   if (output.exit_code != 0)

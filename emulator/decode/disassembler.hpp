@@ -15,7 +15,8 @@ inline constexpr int kOldestObjdump = 20;  // gfx12 with real true16 operands
 
 struct DisassemblyRequest {
   std::span<const std::uint8_t> file;
-  std::string sha256, gfx, family;
+  std::string sha256;
+  std::string target_features;              // for llvm-objdump, may be empty
   std::filesystem::path library_directory;  // holds decoded/ and, three levels up, the prefix's bin/
 };
 

@@ -33,16 +33,23 @@ struct NamedScalar {
   std::uint16_t index;
   std::uint8_t width;
 };
-// ISA guide, "Scalar operands": numbers of the named scalar registers of gfx11 and gfx12.
-constexpr std::array<NamedScalar, 9> kNamedScalars{{{"vcc_lo", 106, 1},
-                                                    {"vcc_hi", 107, 1},
-                                                    {"vcc", 106, 2},
-                                                    {"null", 124, 1},
-                                                    {"m0", 125, 1},
-                                                    {"exec_lo", 126, 1},
-                                                    {"exec_hi", 127, 1},
-                                                    {"exec", 126, 2},
-                                                    {"scc", 253, 1}}};
+// Slots of the named scalar registers: the numbers of gfx11 and gfx12 (ISA guide, "Scalar operands"). gfx9 numbers m0
+// differently, which text does not show, and keeps two pairs where later families have ordinary SGPRs.
+constexpr std::array<NamedScalar, 15> kNamedScalars{{{"flat_scratch_lo", 102, 1},
+                                                     {"flat_scratch_hi", 103, 1},
+                                                     {"flat_scratch", 102, 2},
+                                                     {"xnack_mask_lo", 104, 1},
+                                                     {"xnack_mask_hi", 105, 1},
+                                                     {"xnack_mask", 104, 2},
+                                                     {"vcc_lo", 106, 1},
+                                                     {"vcc_hi", 107, 1},
+                                                     {"vcc", 106, 2},
+                                                     {"null", 124, 1},
+                                                     {"m0", 125, 1},
+                                                     {"exec_lo", 126, 1},
+                                                     {"exec_hi", 127, 1},
+                                                     {"exec", 126, 2},
+                                                     {"scc", 253, 1}}};
 
 // v12, v12.l, v[12:15], s3, s[4:7], ttmp9, ttmp[8:9]
 bool parse_register(std::string_view s, Operand& operand) {
@@ -59,6 +66,9 @@ bool parse_register(std::string_view s, Operand& operand) {
     base = 108;
   } else if (consume(s, "v")) {
     operand.kind = Operand::Kind::kVgpr;
+  } else if (s.size() > 1 && (s[1] == '[' || (s[1] >= '0' && s[1] <= '9')) && consume(s, "a")) {
+    operand.kind = Operand::Kind::kVgpr;
+    base = 256;  // accumulation registers follow the VGPRs
   } else if (consume(s, "s")) {
     operand.kind = Operand::Kind::kScalar;
   } else {
@@ -240,7 +250,7 @@ std::string shape_key(const Instruction& instruction) {
         key += 'v';
         break;
       case Operand::Kind::kScalar:
-        key += operand.index == 126 && i == 0 ? 'x' : operand.index == 253 ? 'c' : 'u';
+        key += (operand.index == 126 || operand.index == 127) && i == 0 ? 'x' : operand.index == 253 ? 'c' : 'u';
         break;
       case Operand::Kind::kInteger:
       case Operand::Kind::kHex:

@@ -6,7 +6,7 @@
 #include <cstring>
 #include <string_view>
 
-#include "machine/shape_table.hpp"
+#include "machine/family.hpp"
 
 namespace emu::hip {
 namespace {
@@ -26,7 +26,7 @@ DeviceList parse_devices() {
     const Device* found = nullptr;
     std::string known;
     for (const Device& device : kKnown) {
-      if (shape_table(device.family) == nullptr) continue;  // a GPU whose instructions are not emulated
+      if (find_family(device.family) == nullptr) continue;  // a GPU whose instructions are not emulated
       if (name == device.gfx) found = &device;
       known += std::string(known.empty() ? "" : ", ") + device.gfx;
     }

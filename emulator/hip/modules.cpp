@@ -12,6 +12,7 @@
 
 #include "decode/disassembler.hpp"
 #include "hip/runtime.hpp"
+#include "machine/family.hpp"
 
 namespace emu::hip {
 namespace {
@@ -95,7 +96,8 @@ Error Runtime::load_module(Module** module, const void* image, int device) {
       set_fault("code object is for " + object.gfx() + ", device " + std::to_string(device) + " is " + target.gfx);
       return kErrorNoBinaryForGpu;
     }
-    loaded->symbols = disassemble({object.file(), object.sha256(), object.gfx(), target.family, library_directory()});
+    loaded->symbols = disassemble({object.file(), object.sha256(),
+                                   std::string(find_family(target.family)->target_features), library_directory()});
     *module = loaded.get();
     modules_[loaded.get()] = std::move(loaded);
     return kSuccess;
@@ -142,7 +144,7 @@ Error Runtime::find_function(Function** function, Module* module, const char* na
     auto made = std::make_unique<Function>();
     made->module = module;
     made->kernel = &kernel->second;
-    made->program = lower_kernel(*module->object, kernel->second, *symbol, *shape_table(device.family));
+    made->program = lower_kernel(*module->object, kernel->second, *symbol, *find_family(device.family));
     *function = made.get();
     functions_[made.get()] = module;
     module->functions[name] = std::move(made);
@@ -159,7 +161,9 @@ Error Runtime::run(const Function* function, LaunchRequest request) {
   request.kernel = function->kernel;
   request.program = function->program;
   request.memory = ranges_of(function->module->device);
-  request.lds_limit_bytes = emulated_devices().devices[static_cast<std::size_t>(function->module->device)].lds_bytes;
+  const Device& device = emulated_devices().devices[static_cast<std::size_t>(function->module->device)];
+  request.family = find_family(device.family);
+  request.lds_limit_bytes = device.lds_bytes;
   request.instruction_limit = instruction_limit();
   try {
     if (const auto reason = check_request(request)) {

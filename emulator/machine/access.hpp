@@ -2,9 +2,9 @@
 // results.
 #pragma once
 #include "machine/lanes.hpp"
-#include "machine/wave.hpp"
+#include "machine/vector_wave.hpp"
 
-namespace emu {
+namespace emu::inline EMU_WAVE {
 
 template <class T>
 [[gnu::always_inline]] inline T scalar_in(const Wave* wave, u32 slot) {
@@ -35,15 +35,20 @@ template <class V>
   }
 }
 
+// After a scalar result went to exec or a half of it.
+[[gnu::always_inline]] inline void exec_changed(Wave* wave) { wave->exec_lanes = expand_mask(wave->exec()); }
+
 template <class V>
 [[gnu::always_inline]] inline V splat_in(const Wave* wave, u32 slot) {
   return V(scalar_in<typename ScalarOf<V>::type>(wave, slot));
 }
 
-// A lane mask held in a scalar register (vcc or an SGPR).
-[[gnu::always_inline]] inline S32 mask_in(const Wave* wave, u32 slot) { return expand_mask(wave->s[slot]); }
+// A lane mask held in a scalar register (vcc or an SGPR; a pair in wave64).
+[[gnu::always_inline]] inline S32 mask_in(const Wave* wave, u32 slot) {
+  return expand_mask(scalar_in<LaneMask>(wave, slot));
+}
 [[gnu::always_inline]] inline void mask_out(Wave* wave, u32 slot, S32 lanes) {
-  wave->s[slot] = collect_mask(lanes) & wave->s[kExec];  // inactive lanes give 0
+  scalar_out<LaneMask>(wave, slot, collect_mask(lanes) & wave->exec());  // inactive lanes give 0
 }
 
 template <class V>
@@ -60,7 +65,7 @@ template <class V>
 // f16 to and from f32, exact widening and round to nearest even (F16C).
 [[gnu::always_inline]] inline F32 widen_f16(U32 low_halves) {
   F32 result;
-  for (int part = 0; part < 4; ++part) {
+  for (int part = 0; part < kLanes / 8; ++part) {
     __m256i words;
     std::memcpy(&words, reinterpret_cast<const char*>(&low_halves) + 32 * part, 32);
     words = _mm256_and_si256(words, _mm256_set1_epi32(0xFFFF));
@@ -73,7 +78,7 @@ template <class V>
 template <int Rounding = _MM_FROUND_TO_NEAREST_INT>
 [[gnu::always_inline]] inline U32 narrow_f16(F32 values) {
   U32 result;
-  for (int part = 0; part < 4; ++part) {
+  for (int part = 0; part < kLanes / 8; ++part) {
     __m256 wide;
     std::memcpy(&wide, reinterpret_cast<const char*>(&values) + 32 * part, 32);
     const __m256i words = _mm256_cvtepu16_epi32(_mm256_cvtps_ph(wide, Rounding | _MM_FROUND_NO_EXC));
@@ -125,4 +130,4 @@ struct Form {
   bool offen = false, idxen = false;
 };
 
-}  // namespace emu
+}  // namespace emu::inline EMU_WAVE

@@ -10,6 +10,7 @@
 #include <stdexcept>
 
 #include "host/sha256.hpp"
+#include "machine/family.hpp"
 #include "machine/msgpack.hpp"
 
 namespace emu {
@@ -148,9 +149,13 @@ void CodeObject::read_descriptor(KernelDescriptor& kernel) const {
   kernel.entry = kernel.address + std::uint64_t(read<std::int64_t>(raw, 16, "a descriptor"));
   const auto rsrc1 = read<std::uint32_t>(raw, 48, "a descriptor"), rsrc2 = read<std::uint32_t>(raw, 52, "a descriptor");
   const auto properties = read<std::uint16_t>(raw, 56, "a descriptor");
-  kernel.vgprs = std::min<std::uint32_t>(((rsrc1 & 63) + 1) * 8, 256);  // granule of wave32
+  kernel.vgprs = ((rsrc1 & 63) + 1) * 8;  // granule of wave32, and of wave64 on gfx90a and later
+  kernel.accum_offset = ((read<std::uint32_t>(raw, 44, "a descriptor") & 63) + 1) * 4;
   kernel.denormal_mode_f32 = (rsrc1 >> 16) & 3;
   kernel.user_sgprs = (rsrc2 >> 1) & 31;
+  kernel.private_segment = rsrc2 & 1;
+  for (unsigned axis = 0; axis < 3; ++axis) kernel.workgroup_id[axis] = (rsrc2 >> (7 + axis)) & 1;
+  kernel.workgroup_info = (rsrc2 >> 10) & 1;
   kernel.workitem_id_mode = (rsrc2 >> 11) & 3;
   kernel.private_segment_buffer = properties & 1;
   kernel.dispatch_ptr = properties & 2;
@@ -163,6 +168,12 @@ void CodeObject::read_descriptor(KernelDescriptor& kernel) const {
     throw std::runtime_error("kernel " + kernel.name + ": descriptor and metadata disagree about the wave size");
   if (kernel.kernarg_bytes > 65536)
     throw std::runtime_error("kernel " + kernel.name + " has more than 64 KiB of arguments");
+}
+
+VgprCounts KernelDescriptor::vgpr_counts(const Family& family) const {
+  if (!family.accumulators) return {std::min<std::uint32_t>(vgprs, 256), 0};
+  const std::uint32_t vector = std::min<std::uint32_t>({accum_offset, vgprs, 256});
+  return {vector, std::min<std::uint32_t>(vgprs - vector, 256)};
 }
 
 std::span<const std::uint8_t> CodeObject::at(std::uint64_t address, std::uint64_t size) const {

@@ -9,6 +9,13 @@
 
 namespace emu {
 
+struct Family;
+
+// Registers that a kernel may use.
+struct VgprCounts {
+  std::uint32_t vector = 0, accumulation = 0;
+};
+
 // An argument that the runtime fills ("hidden_block_count_x", ...), by the metadata's value_kind.
 struct HiddenArgument {
   std::string kind;
@@ -24,13 +31,17 @@ struct KernelDescriptor {
   std::uint32_t explicit_kernarg_bytes = 0;  // what the caller must pass; hidden arguments follow
   std::uint32_t max_workgroup_size = 1024;
   std::uint32_t wave_size = 32;
-  std::uint32_t vgprs = 256;  // allocated per lane
+  std::uint32_t vgprs = 256;         // allocated per lane, accumulation registers included
+  std::uint32_t accum_offset = 256;  // where the accumulation registers begin, in families that have them
   std::uint32_t user_sgprs = 0;
   std::uint32_t workitem_id_mode = 0;   // 0: x, 1: x and y, 2: x, y and z packed in v0
   std::uint32_t denormal_mode_f32 = 3;  // bit 0 keeps denormal inputs, bit 1 denormal results
   bool dispatch_ptr = false, queue_ptr = false, kernarg_ptr = false, dispatch_id = false;
   bool private_segment_buffer = false, flat_scratch_init = false, private_segment_size = false;
+  bool workgroup_id[3] = {}, workgroup_info = false, private_segment = false;
   std::vector<HiddenArgument> hidden;
+
+  VgprCounts vgpr_counts(const Family& family) const;
 };
 
 class CodeObject {

@@ -4,18 +4,22 @@
 #include <vector>
 
 #include "machine/access.hpp"
-#include "machine/shape_table.hpp"
+#include "machine/family.hpp"
 #include "semantics/control.hpp"
 #include "semantics/convert.hpp"
 #include "semantics/lane.hpp"
 #include "semantics/lds.hpp"
-#include "semantics/matrix.hpp"
 #include "semantics/memory.hpp"
 #include "semantics/scalar.hpp"
 #include "semantics/vector_float.hpp"
 #include "semantics/vector_integer.hpp"
+#if EMU_LANES == 32
+#include "semantics/wmma.hpp"
+#else
+#include "semantics/mfma.hpp"
+#endif
 
 // Threaded code: each handler jumps to the next, without returning to a loop.
 #define NEXT \
   ++op;      \
-  [[clang::musttail]] return op->handler(w, op)
+  [[clang::musttail]] return op->handler(state, op)

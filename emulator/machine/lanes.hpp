@@ -1,29 +1,38 @@
-// Vector types of one value per lane of a wave32, and the bit tricks that every semantic function needs.
+// Vector types of one value per lane of a wave, and the bit tricks that every semantic function needs.
+//
+// Whatever depends on the number of lanes is compiled once per wave size: a source file sets EMU_LANES to 32 or 64
+// before it includes this, and all of it lives in an inline namespace of that size, so that both sizes fit into one
+// library.
 #pragma once
 #include <immintrin.h>
 
-#include <cstdint>
+#include <array>
+#include <bit>
 #include <cstring>
+#include <type_traits>
 
-namespace emu {
+#include "machine/types.hpp"
 
-using u8 = std::uint8_t;
-using u16 = std::uint16_t;
-using u32 = std::uint32_t;
-using u64 = std::uint64_t;
-using s16 = std::int16_t;
-using s32 = std::int32_t;
-using s64 = std::int64_t;
+#if EMU_LANES == 32
+#define EMU_WAVE wave32
+#elif EMU_LANES == 64
+#define EMU_WAVE wave64
+#else
+#error "EMU_LANES must be 32 or 64"
+#endif
 
-inline constexpr int kLanes = 32;
+namespace emu::inline EMU_WAVE {
+
+inline constexpr int kLanes = EMU_LANES;
+using LaneMask = std::conditional_t<kLanes == 32, u32, u64>;  // one bit per lane: exec, vcc, results of compares
 
 // Clang vector types; 32 lanes are four AVX2 registers. Masks are S32 with 0 or -1 per lane.
-using U32 = u32 __attribute__((ext_vector_type(32)));
-using S32 = s32 __attribute__((ext_vector_type(32)));
-using F32 = float __attribute__((ext_vector_type(32)));
-using U64 = u64 __attribute__((ext_vector_type(32)));
-using S64 = s64 __attribute__((ext_vector_type(32)));
-using F64 = double __attribute__((ext_vector_type(32)));
+using U32 = u32 __attribute__((ext_vector_type(kLanes)));
+using S32 = s32 __attribute__((ext_vector_type(kLanes)));
+using F32 = float __attribute__((ext_vector_type(kLanes)));
+using U64 = u64 __attribute__((ext_vector_type(kLanes)));
+using S64 = s64 __attribute__((ext_vector_type(kLanes)));
+using F64 = double __attribute__((ext_vector_type(kLanes)));
 
 // Scalar counterpart of a lane type.
 template <class V>
@@ -53,44 +62,41 @@ struct ScalarOf<F64> {
   using type = double;
 };
 
-// Poison: a NaN as f32, as f64 and in both halves as f16 and bf16; as an address it is outside every allocation.
-inline constexpr u32 kPoison = 0x7FE17FE1u;
-
-template <class To, class From>
-[[gnu::always_inline]] inline To bits(From from) {
-  static_assert(sizeof(To) == sizeof(From));
-  return __builtin_bit_cast(To, from);
-}
-
 template <class To, class From>
 [[gnu::always_inline]] inline To convert(From from) {
   return __builtin_convertvector(from, To);
 }
 
 [[gnu::always_inline]] inline U32 lane_numbers() {
-  return U32{0,  1,  2,  3,  4,  5,  6,  7,  8,  9,  10, 11, 12, 13, 14, 15,
-             16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31};
-}
-
-// One bit per lane -> 0 or -1 per lane.
-[[gnu::always_inline]] inline S32 expand_mask(u32 mask) {
-  return bits<S32>((U32(mask) >> lane_numbers()) & U32(1)) != S32(0);
-}
-
-// Sign bit of each lane -> one bit per lane.
-[[gnu::always_inline]] inline u32 collect_mask(S32 lanes) {
-  struct Quarters {
-    __m256 part[4];
-  } quarters = bits<Quarters>(lanes);
-  u32 result = 0;
-  for (int i = 0; i < 4; ++i) result |= u32(_mm256_movemask_ps(quarters.part[i])) << (8 * i);
-  return result;
+  alignas(128) static constexpr auto kNumbers = [] {
+    std::array<u32, kLanes> numbers{};
+    for (u32 i = 0; i < kLanes; ++i) numbers[i] = i;
+    return numbers;
+  }();
+  return std::bit_cast<U32>(kNumbers);
 }
 
 template <class V>
 [[gnu::always_inline]] inline V select(S32 mask, V yes, V no) {
   static_assert(sizeof(V) == sizeof(S32));
   return bits<V>((bits<S32>(yes) & mask) | (bits<S32>(no) & ~mask));
+}
+
+// One bit per lane -> 0 or -1 per lane.
+[[gnu::always_inline]] inline S32 expand_mask(LaneMask mask) {
+  U32 words = U32(u32(mask));
+  if constexpr (kLanes == 64) words = select(lane_numbers() < U32(32), words, U32(u32(u64(mask) >> 32)));
+  return bits<S32>((words >> (lane_numbers() & U32(31))) & U32(1)) != S32(0);
+}
+
+// Sign bit of each lane -> one bit per lane.
+[[gnu::always_inline]] inline LaneMask collect_mask(S32 lanes) {
+  struct Parts {
+    __m256 part[kLanes / 8];
+  } parts = bits<Parts>(lanes);
+  LaneMask result = 0;
+  for (int i = 0; i < kLanes / 8; ++i) result |= LaneMask(_mm256_movemask_ps(parts.part[i])) << (8 * i);
+  return result;
 }
 
 [[gnu::always_inline]] inline U64 select64(S32 mask, U64 yes, U64 no) {
@@ -112,4 +118,4 @@ template <class R, class Fn, class... Vs>
   return result;
 }
 
-}  // namespace emu
+}  // namespace emu::inline EMU_WAVE

@@ -30,7 +30,7 @@ std::string hex(u64 value) {
   return text;
 }
 
-std::string report(const LaunchRequest& request, const Wave& wave, const MemoryMap& memory, const u32 (&id)[3]) {
+std::string report(const LaunchRequest& request, const WaveState& wave, const MemoryMap& memory, const u32 (&id)[3]) {
   const u32 ordinal = wave.fault_op->ordinal;
   std::string text = "kernel " + request.program->kernel + ", pc " + hex(request.program->pcs[ordinal]) +
                      ", instruction \"" + request.program->texts[ordinal] + "\": " + wave.fault_reason +
@@ -106,15 +106,15 @@ LaunchResult launch(const LaunchRequest& request) {
   };
   const auto work = [&] {
     const DenormalMode mode(request.kernel->denormal_mode_f32);
-    WorkgroupRunner runner(request, addresses, memory);
+    const auto runner = make_runner(request, addresses, memory);
     for (u64 i; !stop.load(std::memory_order_relaxed) && (i = next.fetch_add(1)) < total;) {
       const u32 id[3] = {u32(i % request.grid[0]), u32(i / request.grid[0] % request.grid[1]),
                          u32(i / request.grid[0] / request.grid[1])};
-      if (const Wave* faulted = runner.run(id[0], id[1], id[2]))
+      if (const WaveState* faulted = runner->run(id[0], id[1], id[2]))
         keep_fault({true, faulted->fault_is_address, report(request, *faulted, memory, id), 0});
     }
     const std::lock_guard lock(mutex);
-    result.executed += runner.executed();
+    result.executed += runner->executed();
   };
   const auto work_safely = [&] {  // an exception must not leave a thread
     try {

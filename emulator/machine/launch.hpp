@@ -11,7 +11,10 @@
 
 namespace emu {
 
+struct Family;
+
 struct LaunchRequest {
+  const Family* family = nullptr;
   const CodeObject* object = nullptr;
   const KernelDescriptor* kernel = nullptr;
   std::shared_ptr<const Program> program;

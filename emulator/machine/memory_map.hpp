@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "machine/lanes.hpp"
+#include "machine/types.hpp"
 
 namespace emu {
 

@@ -2,12 +2,11 @@
 // VOPD pairs.
 #include "machine/program.hpp"
 
+#include <immintrin.h>
+
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
-
-#include "machine/access.hpp"
-#include "semantics/control.hpp"
 
 namespace emu {
 namespace {
@@ -20,9 +19,12 @@ std::string hex(u64 value) {
 
 class Lowering {
  public:
-  Lowering(const CodeObject& object, const KernelDescriptor& kernel,
-           const std::unordered_map<std::string_view, ShapeRow>& shapes)
-      : object_(object), kernel_(kernel), shapes_(shapes), program_(std::make_shared<Program>()) {
+  Lowering(const CodeObject& object, const KernelDescriptor& kernel, const Family& family)
+      : object_(object),
+        kernel_(kernel),
+        shapes_(shapes_of(family)),
+        vgprs_(kernel.vgpr_counts(family)),
+        program_(std::make_shared<Program>()) {
     program_->kernel = kernel.name;
   }
 
@@ -47,7 +49,7 @@ class Lowering {
                                                  : symbol.lines.back().pc + 4 * symbol.lines.back().words.size());
     program_->texts.push_back("(end of the kernel's code)");
     Op end;
-    end.handler = [](Wave* wave, const Op* op) { return sem::trap<Form{}>(wave, op); };
+    end.handler = run_past_end;
     end.ordinal = ordinal_;
     first_op_[program_->pcs.back()] = program_->ops.size();
     program_->ops.push_back(end);
@@ -129,13 +131,21 @@ class Lowering {
     program_->ops.push_back(op);
   }
 
+  void check_vgprs(const Operand& operand) const {
+    if (operand.index == kTempVgpr) return;
+    const bool accumulation = operand.index >= kAgpr0;
+    const u32 first = operand.index - (accumulation ? kAgpr0 : 0), last = first + operand.width - 1;
+    const u32 count = accumulation ? vgprs_.accumulation : vgprs_.vector;
+    if (last < count) return;
+    fail("register " + std::string(accumulation ? "a" : "v") + std::to_string(last) + " is beyond the kernel's " +
+         std::to_string(count) + (accumulation ? " AGPRs" : " VGPRs"));
+  }
+
   u32 lower_operand(const Instruction& instruction, std::size_t i, char code, Op& op) {
     const Operand& operand = instruction.operands[i];
     switch (operand.kind) {
       case Operand::Kind::kVgpr:
-        if (u32(operand.index) + operand.width > kernel_.vgprs && operand.index < kVgprs)
-          fail("register v" + std::to_string(operand.index + operand.width - 1) + " is beyond the kernel's " +
-               std::to_string(kernel_.vgprs) + " VGPRs");
+        check_vgprs(operand);
         return operand.index;
       case Operand::Kind::kScalar:
         if (operand.index == kNull && code == 'D') return kTrash;
@@ -218,7 +228,8 @@ class Lowering {
 
   const CodeObject& object_;
   const KernelDescriptor& kernel_;
-  const std::unordered_map<std::string_view, ShapeRow>& shapes_;
+  const ShapeTable& shapes_;
+  const VgprCounts vgprs_;
   std::shared_ptr<Program> program_;
   const CodeLine* line_ = nullptr;
   u32 ordinal_ = 0;
@@ -230,18 +241,8 @@ class Lowering {
 }  // namespace
 
 std::shared_ptr<const Program> lower_kernel(const CodeObject& object, const KernelDescriptor& kernel,
-                                            const CodeSymbol& symbol,
-                                            const std::unordered_map<std::string_view, ShapeRow>& shapes) {
-  return Lowering(object, kernel, shapes).run(symbol);
-}
-
-const std::unordered_map<std::string_view, ShapeRow>* shape_table(std::string_view family) {
-  static const auto gfx12 = [] {
-    std::unordered_map<std::string_view, ShapeRow> table;
-    for (const ShapeRow& row : shapes_of_gfx12()) table.emplace(row.shape, row);
-    return table;
-  }();
-  return family == "gfx12" ? &gfx12 : nullptr;
+                                            const CodeSymbol& symbol, const Family& family) {
+  return Lowering(object, kernel, family).run(symbol);
 }
 
 }  // namespace emu

@@ -8,7 +8,7 @@
 
 #include "decode/instruction.hpp"
 #include "machine/code_object.hpp"
-#include "machine/shape_table.hpp"
+#include "machine/family.hpp"
 #include "machine/wave.hpp"
 
 namespace emu {
@@ -31,7 +31,6 @@ struct Program {
 // Lowers one kernel. Throws LoweringError for an instruction without a handler, or where the listing's words differ
 // from the code object's.
 std::shared_ptr<const Program> lower_kernel(const CodeObject& object, const KernelDescriptor& kernel,
-                                            const CodeSymbol& symbol,
-                                            const std::unordered_map<std::string_view, ShapeRow>& shapes);
+                                            const CodeSymbol& symbol, const Family& family);
 
 }  // namespace emu

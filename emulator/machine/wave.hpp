@@ -1,16 +1,17 @@
-// State of one wave32 and the threaded-code instruction (Op) that handlers receive.
+// State of one wave, whatever its size, and the threaded-code instruction (Op) that handlers receive.
 #pragma once
 #include <cstdint>
 #include <memory>
 #include <string>
 
-#include "machine/lanes.hpp"
+#include "machine/memory_map.hpp"
+#include "machine/types.hpp"
 
 namespace emu {
 
-struct Wave;
+struct WaveState;
 struct Op;
-using Handler = const Op* (*)(Wave*, const Op*);
+using Handler = const Op* (*)(WaveState*, const Op*);
 
 // One lowered instruction. Register numbers, constant slots and offsets are data, so one handler serves every use of
 // its shape.
@@ -28,7 +29,8 @@ inline constexpr u32 kTrash = 128;  // destination of writes to `null`
 inline constexpr u32 kFirstConstant =
     144;  // constants of the kernel follow, so a scalar operand is one load whatever it is
 inline constexpr u32 kScalarSlots = 4096;
-inline constexpr u32 kVgprs = 256;
+inline constexpr u32 kAgpr0 = 256;        // the accumulation registers of families that have them follow the VGPRs
+inline constexpr u32 kVgprs = 512;        // both
 inline constexpr u32 kTempVgpr = kVgprs;  // holds VOPD's first result where the halves depend on each other
 
 enum class WaveStatus : u8 { kRunning, kBarrier, kEnded, kFaulted };
@@ -36,8 +38,6 @@ enum class WaveStatus : u8 { kRunning, kBarrier, kEnded, kFaulted };
 struct AddressRange {
   u64 begin = 0, end = 0;  // [begin, end)
 };
-
-class MemoryMap;
 
 // What the waves of one workgroup share.
 struct Workgroup {
@@ -51,10 +51,9 @@ struct Workgroup {
   u64 instruction_limit = 0;
 };
 
-struct alignas(128) Wave {
-  U32 v[kVgprs + 16];  // the temporary, and room behind the last register
-  S32 exec_lanes;      // exec expanded; follows s[kExec]
-  u32 s[kScalarSlots];
+// All of a wave but its vector registers, which machine/vector_wave.hpp adds.
+struct WaveState {
+  alignas(128) u32 s[kScalarSlots];
   bool scc = false;
   WaveStatus status = WaveStatus::kRunning;
   u32 barrier_phase = 0;  // phase that must have completed for this wave to pass s_barrier_wait
@@ -72,16 +71,32 @@ struct alignas(128) Wave {
   int fault_lane = -1;
   u64 fault_address = 0;
 
-  void set_exec(u32 mask) {
-    s[kExec] = mask;
-    exec_lanes = expand_mask(mask);
-  }
   // Adds the straight run that ends with `op` to the count.
   void count_to(const Op* op) { executed += op->ordinal + 1 - block_start; }
 };
 
 // Stops the wave: handlers return its result.
-const Op* stop_with_fault(Wave* wave, const Op* op, const std::string& reason);
-const Op* stop_with_bad_address(Wave* wave, const Op* op, const std::string& reason, int lane, u64 address);
+const Op* stop_with_fault(WaveState* wave, const Op* op, const std::string& reason);
+const Op* stop_with_bad_address(WaveState* wave, const Op* op, const std::string& reason, int lane, u64 address);
+// Handler of what lies behind a kernel's code: reaching it is a fault.
+const Op* run_past_end(WaveState* wave, const Op* op);
+
+enum class Access { kLoad, kStore };
+
+// Loads and stores remember their ranges apart, because only loads may use read-only ones.
+[[gnu::always_inline]] inline u32 recent_slot(const Op* op, Access access) {
+  return (op->ordinal & 3) + (access == Access::kStore ? 4 : 0);
+}
+
+const u8* find_slowly(WaveState* wave, const Op* op, u64 address, u32 size, Access access, int lane);
+
+// Host pointer of a device address (they are the same memory), or null after recording the fault.
+template <Access kAccess>
+[[gnu::always_inline]] inline u8* pointer_to(WaveState* wave, const Op* op, u64 address, u32 size, int lane) {
+  const AddressRange& recent = wave->recent[recent_slot(op, kAccess)];
+  if (address >= recent.begin && address + size <= recent.end && address + size > address) [[likely]]
+    return reinterpret_cast<u8*>(address);
+  return const_cast<u8*>(find_slowly(wave, op, address, size, kAccess, lane));
+}
 
 }  // namespace emu

@@ -1,7 +1,6 @@
 // Runs one workgroup: its waves take turns, each running until a barrier or its end.
 #pragma once
 #include <memory>
-#include <vector>
 
 #include "machine/launch.hpp"
 #include "machine/wave.hpp"
@@ -16,23 +15,22 @@ struct LaunchAddresses {
 // Memory for one workgroup at a time; each worker thread has one and uses it again and again.
 class WorkgroupRunner {
  public:
-  WorkgroupRunner(const LaunchRequest& request, const LaunchAddresses& addresses, const MemoryMap& memory);
+  virtual ~WorkgroupRunner() = default;
   // Runs workgroup (x, y, z). Returns the wave that faulted, or null.
-  const Wave* run(u32 x, u32 y, u32 z);
+  virtual const WaveState* run(u32 x, u32 y, u32 z) = 0;
   u64 executed() const { return executed_; }
 
- private:
-  void start_wave(Wave& wave, u32 index, u32 x, u32 y, u32 z);
-  void start_registers(Wave& wave, u32 x, u32 y, u32 z) const;
-  bool run_wave(Wave& wave);
-
-  const LaunchRequest& request_;
-  const LaunchAddresses addresses_;
-  Workgroup group_;
-  u32 threads_ = 0;
-  std::vector<Wave> waves_;
-  std::vector<u32> lds_, scratch_;
+ protected:
   u64 executed_ = 0;
 };
+
+// The request's family says the wave size.
+std::unique_ptr<WorkgroupRunner> make_runner(const LaunchRequest& request, const LaunchAddresses& addresses,
+                                             const MemoryMap& memory);
+// Defined once per wave size by machine/lane_runner.hpp.
+std::unique_ptr<WorkgroupRunner> make_runner_wave32(const LaunchRequest& request, const LaunchAddresses& addresses,
+                                                    const MemoryMap& memory);
+std::unique_ptr<WorkgroupRunner> make_runner_wave64(const LaunchRequest& request, const LaunchAddresses& addresses,
+                                                    const MemoryMap& memory);
 
 }  // namespace emu

@@ -1,9 +1,9 @@
 // Branches, barriers and the end of a wave (ISA guide, chapter 5, "Program flow control", and SOPP in chapter 16).
 #pragma once
 #include "machine/access.hpp"
-#include "machine/wave.hpp"
+#include "machine/vector_wave.hpp"
 
-namespace emu::sem {
+namespace emu::inline EMU_WAVE::sem {
 
 enum class Condition { kAlways, kScc0, kScc1, kVccz, kVccnz, kExecz, kExecnz };
 
@@ -22,16 +22,16 @@ inline const Op* s_branch(Wave* wave, const Op* op) {
       taken = wave->scc;
       break;
     case Condition::kVccz:
-      taken = wave->s[kVcc] == 0;
+      taken = scalar_in<LaneMask>(wave, kVcc) == 0;
       break;
     case Condition::kVccnz:
-      taken = wave->s[kVcc] != 0;
+      taken = scalar_in<LaneMask>(wave, kVcc) != 0;
       break;
     case Condition::kExecz:
-      taken = wave->s[kExec] == 0;
+      taken = wave->exec() == 0;
       break;
     case Condition::kExecnz:
-      taken = wave->s[kExec] != 0;
+      taken = wave->exec() != 0;
       break;
   }
   if (!taken) return op + 1;
@@ -75,7 +75,7 @@ inline const Op* s_barrier_wait(Wave* wave, const Op* op) {
 // Padding behind a kernel's code, and the end of its code: reaching either is a fault.
 template <Form F>
 inline const Op* trap(Wave* wave, const Op* op) {
-  return stop_with_fault(wave, op, "execution ran past the end of the kernel");
+  return run_past_end(wave, op);
 }
 
-}  // namespace emu::sem
+}  // namespace emu::inline EMU_WAVE::sem

@@ -5,7 +5,7 @@
 #include "semantics/scalar.hpp"
 #include "semantics/vector_float.hpp"
 
-namespace emu::sem {
+namespace emu::inline EMU_WAVE::sem {
 
 // V_CVT_F64_F32, V_CVT_F32_F64, V_CVT_F32_I32, V_CVT_F32_U32, V_CVT_F64_I32, V_CVT_F64_U32: round to nearest even.
 LANES F64 cvt_f64_f32(F32 a) { return convert<F64>(a); }
@@ -48,4 +48,4 @@ LANES U32 pack_b32_f16(U32 a, U32 b) { return (a & U32(0xFFFF)) | (b << U32(16))
 // V_FMA_MIX_F32, V_FMA_MIXLO_F16, V_FMA_MIXHI_F16 with f32 sources: fma in f32, the result rounded once more to f16.
 LANES F32 fma_mix(F32 a, F32 b, F32 c) { return fma(a, b, c); }
 
-}  // namespace emu::sem
+}  // namespace emu::inline EMU_WAVE::sem

@@ -2,46 +2,47 @@
 // guide, chapter 16.
 #pragma once
 #include "machine/access.hpp"
-#include "machine/wave.hpp"
+#include "machine/vector_wave.hpp"
 
-namespace emu::sem {
+namespace emu::inline EMU_WAVE::sem {
 
 // V_READFIRSTLANE_B32: the value of the lowest active lane, of lane 0 where none is active.
 template <Form F>
 inline void v_readfirstlane(Wave* wave, const Op* op) {
   if constexpr (F.kind[1] == 'v') {
-    const u32 exec = wave->s[kExec];
-    wave->s[op->r[0]] = wave->v[op->r[1]][exec == 0 ? 0 : __builtin_ctz(exec)];
+    const LaneMask exec = wave->exec();
+    wave->s[op->r[0]] = wave->v[op->r[1]][exec == 0 ? 0 : std::countr_zero(exec)];
   } else {
     wave->s[op->r[0]] = wave->s[op->r[1]];
   }
 }
-// V_READLANE_B32: the value of lane S1[4:0], active or not.
+// V_READLANE_B32: the value of lane S1[4:0] (S1[5:0] in wave64), active or not.
 template <Form F>
 inline void v_readlane(Wave* wave, const Op* op) {
-  wave->s[op->r[0]] = wave->v[op->r[1]][wave->s[op->r[2]] & 31];
+  wave->s[op->r[0]] = wave->v[op->r[1]][wave->s[op->r[2]] & (kLanes - 1)];
 }
-// V_WRITELANE_B32: writes S0 to lane S1[4:0], active or not.
+// V_WRITELANE_B32: writes S0 to that lane, active or not.
 template <Form F>
 inline void v_writelane(Wave* wave, const Op* op) {
-  wave->v[op->r[0]][wave->s[op->r[2]] & 31] = wave->s[op->r[1]];
+  wave->v[op->r[0]][wave->s[op->r[2]] & (kLanes - 1)] = wave->s[op->r[1]];
 }
-// DS_BPERMUTE_B32: each lane reads lane (vaddr + offset)[6:2]; an inactive source gives 0.
+// DS_BPERMUTE_B32: each lane reads lane (vaddr + offset)[6:2], [7:2] in wave64; an inactive source gives 0.
 template <Form F>
 inline void ds_bpermute(Wave* wave, const Op* op) {
-  const U32 sources = ((wave->v[op->r[1]] + U32(u32(op->offset))) >> U32(2)) & U32(31);
+  const U32 sources = ((wave->v[op->r[1]] + U32(u32(op->offset))) >> U32(2)) & U32(kLanes - 1);
   const U32 data = select(wave->exec_lanes, wave->v[op->r[2]], U32(0));
   U32 result;
-  for (int lane = 0; lane < kLanes; ++lane) result[lane] = data[sources[lane] & 31];
+  for (int lane = 0; lane < kLanes; ++lane) result[lane] = data[sources[lane] & (kLanes - 1)];
   vector_out(wave, op->r[0], result);
 }
-// DS_PERMUTE_B32: each active lane writes its data to lane (vaddr + offset)[6:2]; the highest lane wins, others get 0.
+// DS_PERMUTE_B32: each active lane writes its data to lane (vaddr + offset)[6:2], [7:2] in wave64; the highest lane
+// wins, others get 0.
 template <Form F>
 inline void ds_permute(Wave* wave, const Op* op) {
-  const U32 targets = ((wave->v[op->r[1]] + U32(u32(op->offset))) >> U32(2)) & U32(31);
+  const U32 targets = ((wave->v[op->r[1]] + U32(u32(op->offset))) >> U32(2)) & U32(kLanes - 1);
   U32 result = U32(0);
   for (int lane = 0; lane < kLanes; ++lane)
-    if ((wave->s[kExec] >> lane) & 1) result[targets[lane] & 31] = wave->v[op->r[2]][lane];
+    if ((wave->exec() >> lane) & 1) result[targets[lane] & (kLanes - 1)] = wave->v[op->r[2]][lane];
   vector_out(wave, op->r[0], result);
 }
 // V_PERMLANEX16_B32: lane i reads the other row of 16, at the position that nibble i % 16 of {S2, S1} names.
@@ -51,14 +52,14 @@ inline void v_permlanex16(Wave* wave, const Op* op) {
   const U32 data = wave->v[op->r[1]];
   U32 result;
   for (u32 lane = 0; lane < u32(kLanes); ++lane)
-    result[lane] = data[((lane & 16) ^ 16) | u32((selectors >> (4 * (lane & 15))) & 15)];
+    result[lane] = data[((lane & ~15u) ^ 16) | u32((selectors >> (4 * (lane & 15))) & 15)];
   vector_out(wave, op->r[0], result);
 }
 
 // S_AND_SAVEEXEC_B32 and its kin: D = exec, then exec = S0 op exec; scc = exec != 0.
 enum class ExecOp { kAnd, kOr, kXor, kAndNot1, kAndNot0, kOrNot1, kOrNot0 };
 template <ExecOp kOp>
-inline u32 combine_exec(u32 s0, u32 exec) {
+inline LaneMask combine_exec(LaneMask s0, LaneMask exec) {
   switch (kOp) {
     case ExecOp::kAnd:
       return s0 & exec;
@@ -78,17 +79,17 @@ inline u32 combine_exec(u32 s0, u32 exec) {
 }
 template <Form F, ExecOp kOp>
 inline void s_saveexec(Wave* wave, const Op* op) {
-  const u32 source = wave->s[op->r[1]], saved = wave->s[kExec];
+  const LaneMask source = scalar_in<LaneMask>(wave, op->r[1]), saved = wave->exec();
   wave->set_exec(combine_exec<kOp>(source, saved));
-  wave->s[op->r[0]] = saved;
-  wave->scc = wave->s[kExec] != 0;
+  scalar_out<LaneMask>(wave, op->r[0], saved);
+  wave->scc = wave->exec() != 0;
 }
 // S_AND_NOT1_WREXEC_B32, S_AND_NOT0_WREXEC_B32: exec = S0 op exec, and D gets the new exec.
 template <Form F, ExecOp kOp>
 inline void s_wrexec(Wave* wave, const Op* op) {
-  wave->set_exec(combine_exec<kOp>(wave->s[op->r[1]], wave->s[kExec]));
-  wave->s[op->r[0]] = wave->s[kExec];
-  wave->scc = wave->s[kExec] != 0;
+  wave->set_exec(combine_exec<kOp>(scalar_in<LaneMask>(wave, op->r[1]), wave->exec()));
+  scalar_out<LaneMask>(wave, op->r[0], wave->exec());
+  wave->scc = wave->exec() != 0;
 }
 
-}  // namespace emu::sem
+}  // namespace emu::inline EMU_WAVE::sem

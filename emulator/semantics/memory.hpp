@@ -4,28 +4,9 @@
 #include <cstring>
 
 #include "machine/access.hpp"
-#include "machine/memory_map.hpp"
-#include "machine/wave.hpp"
+#include "machine/vector_wave.hpp"
 
-namespace emu::sem {
-
-enum class Access { kLoad, kStore };
-
-// Loads and stores remember their ranges apart, because only loads may use read-only ones.
-[[gnu::always_inline]] inline u32 recent_slot(const Op* op, Access access) {
-  return (op->ordinal & 3) + (access == Access::kStore ? 4 : 0);
-}
-
-const u8* find_slowly(Wave* wave, const Op* op, u64 address, u32 size, Access access, int lane);
-
-// Host pointer of a device address (they are the same memory), or null after recording the fault.
-template <Access kAccess>
-[[gnu::always_inline]] inline u8* pointer_to(Wave* wave, const Op* op, u64 address, u32 size, int lane) {
-  const AddressRange& recent = wave->recent[recent_slot(op, kAccess)];
-  if (address >= recent.begin && address + size <= recent.end && address + size > address) [[likely]]
-    return reinterpret_cast<u8*>(address);
-  return const_cast<u8*>(find_slowly(wave, op, address, size, kAccess, lane));
-}
+namespace emu::inline EMU_WAVE::sem {
 
 // S_LOAD_B32...B512: sbase (8-byte pair) + scalar offset + constant; the low two address bits are ignored (ISA
 // guide 8.1).
@@ -128,8 +109,8 @@ inline bool buffer_access(Wave* wave, const Op* op) {
   const U32 first = wave->v[vaddr];
   const U32 second = wave->v[vaddr + (F.idxen && F.offen ? 1 : 0)];
   const u64 scalar_offset = u64(wave->s[op->r[3]]) + u64(s64(op->offset));
-  for (u32 rest = wave->s[kExec]; rest != 0; rest &= rest - 1) {
-    const int lane = __builtin_ctz(rest);
+  for (LaneMask rest = wave->exec(); rest != 0; rest &= rest - 1) {
+    const int lane = std::countr_zero(rest);
     const u64 index = F.idxen ? first[lane] : 0;
     const u64 offset = scalar_offset + (F.offen ? (F.idxen ? second[lane] : first[lane]) : 0);
     const u64 address = resource.base + index * resource.stride + offset;
@@ -176,8 +157,8 @@ inline bool global_access(Wave* wave, const Op* op) {
   const U32 low = wave->v[vaddr];
   const U32 high = kScalarBase ? U32(0) : wave->v[vaddr + 1];
   const u64 base = (kScalarBase ? scalar_in<u64>(wave, op->r[2]) : 0) + u64(s64(op->offset));
-  for (u32 rest = wave->s[kExec]; rest != 0; rest &= rest - 1) {
-    const int lane = __builtin_ctz(rest);
+  for (LaneMask rest = wave->exec(); rest != 0; rest &= rest - 1) {
+    const int lane = std::countr_zero(rest);
     const u64 address = base + (u64(high[lane]) << 32) + low[lane];
     u8* const memory = pointer_to<kAccess>(wave, op, address, Bytes, lane);
     if (memory == nullptr) return false;
@@ -217,8 +198,8 @@ inline bool scratch_access(Wave* wave, const Op* op) {
   const u32 bytes = wave->group->scratch_bytes;
   const u32 scalar_offset = (F.kind[2] == 'u' ? wave->s[op->r[2]] : 0) + u32(op->offset);
   const U32 offsets = (F.kind[kAddress] == 'v' ? wave->v[op->r[kAddress]] : U32(0)) + U32(scalar_offset);
-  for (u32 rest = wave->s[kExec]; rest != 0; rest &= rest - 1) {
-    const int lane = __builtin_ctz(rest);
+  for (LaneMask rest = wave->exec(); rest != 0; rest &= rest - 1) {
+    const int lane = std::countr_zero(rest);
     if (u64(offsets[lane]) + Bytes > bytes) {
       stop_with_bad_address(wave, op, "scratch access outside the lane's " + std::to_string(bytes) + " bytes", lane,
                             offsets[lane]);
@@ -241,4 +222,4 @@ inline bool scratch_store(Wave* wave, const Op* op) {
   return scratch_access<Access::kStore, F, Bytes, kFill>(wave, op);
 }
 
-}  // namespace emu::sem
+}  // namespace emu::inline EMU_WAVE::sem

@@ -7,7 +7,7 @@
 
 #include "machine/lanes.hpp"
 
-namespace emu::sem {
+namespace emu::inline EMU_WAVE::sem {
 
 template <class T>
 inline T s_set(T value, bool& scc) {
@@ -234,4 +234,4 @@ inline s32 s_cvt_i32_f32(float a) {
   return std::isnan(a) ? 0 : a >= 2147483648.0f ? 0x7FFFFFFF : a < -2147483648.0f ? s32(0x80000000u) : s32(a);
 }
 
-}  // namespace emu::sem
+}  // namespace emu::inline EMU_WAVE::sem

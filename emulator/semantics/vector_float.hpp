@@ -8,7 +8,7 @@
 #include "machine/lanes.hpp"
 #include "semantics/vector_integer.hpp"
 
-namespace emu::sem {
+namespace emu::inline EMU_WAVE::sem {
 
 // V_ADD_F32, V_SUB_F32, V_SUBREV_F32, V_MUL_F32 and the f64 forms: IEEE 754, round to nearest even.
 template <class V>
@@ -224,4 +224,4 @@ LANES V div_fixup(V a, V b, V c) {
   return per_lane<V>([](T s0, T s1, T s2) { return div_fixup_lane(s0, s1, s2); }, a, b, c);
 }
 
-}  // namespace emu::sem
+}  // namespace emu::inline EMU_WAVE::sem

@@ -4,7 +4,7 @@
 #pragma once
 #include "machine/lanes.hpp"
 
-namespace emu::sem {
+namespace emu::inline EMU_WAVE::sem {
 
 #define LANES [[gnu::always_inline]] inline
 
@@ -156,9 +156,15 @@ LANES U32 sad_u16(U32 a, U32 b, U32 c) {
 }
 // V_BCNT_U32_B32: ones in S0, plus S1. V_MBCNT_LO_U32_B32: ones in S0 below the lane's own bit, plus S1.
 LANES U32 bcnt_u32_b32(U32 a, U32 b) { return __builtin_elementwise_popcount(a) + b; }
-LANES U32 mbcnt_lo_u32_b32(U32 a, U32 b) { return bcnt_u32_b32(a & ((U32(1) << lane_numbers()) - U32(1)), b); }
-// V_MBCNT_HI_U32_B32: counts lanes 32-63 only, of which a wave32 has none.
-LANES U32 mbcnt_hi_u32_b32(U32, U32 b) { return b; }
+LANES U32 mbcnt_lo_u32_b32(U32 a, U32 b) {
+  const U32 below = (U32(1) << (lane_numbers() & U32(31))) - U32(1);
+  return bcnt_u32_b32(a & select(lane_numbers() < U32(32), below, U32(0xFFFFFFFF)), b);
+}
+// V_MBCNT_HI_U32_B32: the same for lanes 32-63, of which a wave32 has none.
+LANES U32 mbcnt_hi_u32_b32(U32 a, U32 b) {
+  const U32 below = (U32(1) << (lane_numbers() & U32(31))) - U32(1);
+  return bcnt_u32_b32(a & select(lane_numbers() < U32(32), U32(0), below), b);
+}
 // V_BFREV_B32: reverses the bits.
 LANES U32 bfrev_b32(U32 a) { return __builtin_elementwise_bitreverse(a); }
 
@@ -227,4 +233,4 @@ LANES S32 cmp_nlg(V a, V b) {
   return ~cmp_lg(a, b);
 }
 
-}  // namespace emu::sem
+}  // namespace emu::inline EMU_WAVE::sem

@@ -17,7 +17,7 @@ TABLE = ROOT / "emulator/isa/gfx12.toml"
 def generate(tmp_path: Path, shapes: str, table: Path = TABLE) -> subprocess.CompletedProcess[str]:
     (tmp_path / "shapes.txt").write_text(shapes)
     command = [sys.executable, ROOT / "emulator/gen.py", "--isa", table, "--shapes", tmp_path / "shapes.txt"]
-    command += ["--archs", ROOT / "src/flash_attn_rocm/archs", "--out", tmp_path / "out", "--parts", "2"]
+    command += ["--out", tmp_path / "out", "--parts", "2"]
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 

@@ -3,9 +3,9 @@
 // it is ascending k with fused multiply-adds in f32.
 #pragma once
 #include "machine/access.hpp"
-#include "machine/wave.hpp"
+#include "machine/vector_wave.hpp"
 
-namespace emu::sem {
+namespace emu::inline EMU_WAVE::sem {
 
 enum class Half { kF16, kBf16 };
 
@@ -73,4 +73,4 @@ inline void v_wmma_f32(Wave* wave, const Op* op) {
   wmma_f32_16x16x16<kType>(wave, op, F.kind[3] == 'v');
 }
 
-}  // namespace emu::sem
+}  // namespace emu::inline EMU_WAVE::sem

@@ -1,0 +1,12 @@
+// The workgroup runner for waves of 32 lanes.
+#define EMU_LANES 32
+#include "machine/lane_runner.hpp"
+
+namespace emu {
+
+std::unique_ptr<WorkgroupRunner> make_runner_wave32(const LaunchRequest& request, const LaunchAddresses& addresses,
+                                                    const MemoryMap& memory) {
+  return std::make_unique<LaneRunner>(request, addresses, memory);
+}
+
+}  // namespace emu
