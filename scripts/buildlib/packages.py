@@ -192,6 +192,7 @@ def build_output(
         _run_rattler_build(output, channels, places, report)
         if not built.exists():
             raise PackageError(f"rattler-build did not make {built}")
+        built.chmod(0o644)  # rattler-build leaves it readable by its owner only
         link_or_copy(built, stored)
     # The work directory is a channel of its own while the later outputs are built and tested.
     for target in (built, places.dist / output.subdir / output.file_name):
