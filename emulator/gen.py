@@ -1,6 +1,6 @@
 """Generates handlers_<family>_<n>.cpp and shapes_<family>.cpp from instruction shapes and isa/<family>.toml.
 
-usage: gen.py --isa isa/gfx12.toml --shapes shapes.txt --out DIR --parts N
+usage: gen.py --isa isa/gfx12.toml --functions semantics/functions.toml --shapes shapes.txt --out DIR --parts N
 
 A shape is one line of fa-emu-shapes: mnemonic, operand kinds, modifiers, a tab, and an example instruction.
 Every shape must have a row in the table; all that have none are listed and the exit code is 1.
@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-SECTIONS = {"family", "machine", "vector", "compare", "scalar", "special", "ignore", "trap"}
+SECTIONS = {"family", "machine", "vector", "compare", "scalar", "special", "waits", "ignore", "trap"}
 MACHINE_KEYS = {
     "wave_size",
     "accumulators",
@@ -31,7 +31,7 @@ ROW_KEYS = {
     "vector": {"fn", "dst", "src", "vcc", "scalar", "mix"},
     "compare": {"fn", "src"},
     "scalar": {"fn", "dst", "src", "scc"},
-    "special": {"fn", "types", "returns", "args"},
+    "special": {"fn", "types", "returns", "args", "flow"},
 }
 VECTOR_TYPES = {"u32": "U32", "s32": "S32", "f32": "F32", "u64": "U64", "s64": "S64", "f64": "F64"}
 SCALAR_TYPES = {"u32": "u32", "s32": "s32", "f32": "float", "u64": "u64", "s64": "s64", "k16": "u32"}
@@ -49,6 +49,16 @@ CONSTANT_CODES = {
     "b64": "Q",
 }
 CONSTANT_CODES |= {"k16": "k", "f16": "h", "b16": "h", "dst": "D", "none": "-", "smem_offset": "o", "label": "L"}
+
+
+FUNCTION_KEYS = {"class", "counts", "returns"}
+# C++ enumerators of machine/instruction_traits.hpp.
+CLASSES = {
+    name: f"InstructionClass::k{name.capitalize()}"
+    for name in ("matrix", "valu", "lds", "global", "scratch", "scalar", "branch", "wait", "hint")
+}
+EVENTS = {"vmem_load": "kVmemLoad", "vmem_store": "kVmemStore", "lds": "kLds", "smem": "kSmem"}
+FLOWS = {"next": "kNext", "branch": "kBranch", "jump": "kJump", "end": "kEnd", "indirect": "kIndirect"}
 
 
 class ShapeError(Exception):
@@ -98,11 +108,26 @@ def parse_shape(line: str) -> Shape:
     return Shape(key, example, mnemonic, operands, modifiers)
 
 
-def load_table(path: Path) -> dict[str, Any]:
+def load_toml(path: Path) -> dict[str, Any]:
     try:
-        table = tomllib.loads(path.read_text())
+        return tomllib.loads(path.read_text())
     except tomllib.TOMLDecodeError as error:
         raise SystemExit(f"{path}: {error}") from error
+
+
+def load_functions(path: Path) -> dict[str, Any]:
+    functions = load_toml(path)
+    for name, row in functions.items():
+        if unknown := set(row) - FUNCTION_KEYS:
+            raise SystemExit(f"{path}: {name}: unknown keys {sorted(unknown)}; known: {sorted(FUNCTION_KEYS)}")
+        for key, known in (("class", CLASSES), ("counts", EVENTS)):
+            if key in row and row[key] not in known:
+                raise SystemExit(f"{path}: {name}: {key} is {row[key]!r}; known: {sorted(known)}")
+    return functions
+
+
+def load_table(path: Path) -> dict[str, Any]:
+    table = load_toml(path)
     if unknown := set(table) - SECTIONS:
         raise SystemExit(f"{path}: unknown sections {sorted(unknown)}; known: {sorted(SECTIONS)}")
     if set(table["machine"]) != MACHINE_KEYS:
@@ -286,14 +311,39 @@ def code_of(shape: Shape, table: Mapping[str, Any]) -> Code:
         return scalar_code(shape, table["scalar"][name])
     if name in table["special"]:
         return special_code(shape, table["special"][name])
-    if name in table["ignore"]["names"] or shape.key in table["ignore"]["shapes"]:
+    if (
+        name in table["waits"]["instructions"]
+        or name in table["ignore"]["names"]
+        or shape.key in table["ignore"]["shapes"]
+    ):
         return Code(None, "")
     if name in table["trap"]["names"]:
         return Code(("return sem::trap<Form{}>(w, op);",), "")
     raise ShapeError("no row for this instruction")
 
 
-def render_handlers(codes: Sequence[tuple[Shape, Code]], family: str, lanes: int, part: int) -> str:
+def traits_of(shape: Shape, table: Mapping[str, Any], functions: Mapping[str, Any]) -> str:
+    """C++ initializer of the shape's ShapeTraits."""
+    name = shape.mnemonic
+    if name in table["vector"] or name in table["compare"] or name.startswith("v_cmpx_"):
+        return f"{{{CLASSES['valu']}}}"
+    if name in table["scalar"]:
+        return f"{{{CLASSES['scalar']}}}"
+    if name in table["waits"]["instructions"]:
+        return f"{{{CLASSES['wait']}}}"
+    if name not in table["special"]:
+        flow = "end" if name in table["trap"]["names"] else "next"
+        return f"{{{CLASSES['hint']}, Event::kNone, false, Flow::{FLOWS[flow]}}}"
+    row = table["special"][name]
+    if row["fn"] not in functions:
+        raise ShapeError(f"function {row['fn']} has no row in semantics/functions.toml")
+    function = functions[row["fn"]]
+    event = EVENTS[function["counts"]] if "counts" in function else "kNone"
+    returns = str(function.get("returns", False)).lower()
+    return f"{{{CLASSES[function['class']]}, Event::{event}, {returns}, Flow::{FLOWS[row.get('flow', 'next')]}}}"
+
+
+def render_handlers(codes: Sequence[tuple[Shape, Code, str]], family: str, lanes: int, part: int) -> str:
     lines = [
         f"// Handlers of {family} instruction shapes, part {part}. Generated by emulator/gen.py.",
         f"#define EMU_LANES {lanes}",
@@ -302,12 +352,12 @@ def render_handlers(codes: Sequence[tuple[Shape, Code]], family: str, lanes: int
     ]
     lines += ["namespace emu {", "namespace {", ""]
     rows = []
-    for number, (shape, code) in enumerate(codes):
+    for number, (shape, code, traits) in enumerate(codes):
         literal = shape.key.replace("\\", "\\\\").replace('"', '\\"')
         if code.body is None:
-            rows.append(f'    {{"{literal}", nullptr, "{code.codes}"}},')
+            rows.append(f'    {{"{literal}", nullptr, "{code.codes}", {traits}}},')
             continue
-        rows.append(f'    {{"{literal}", h{number}, "{code.codes}"}},')
+        rows.append(f'    {{"{literal}", h{number}, "{code.codes}", {traits}}},')
         lines.append(f"const Op* h{number}(WaveState* state, const Op* op) {{  // {shape.key}")
         if any(re.search(r"\bw\b", statement) for statement in code.body):
             lines.append("  Wave* const w = static_cast<Wave*>(state);")
@@ -320,7 +370,27 @@ def render_handlers(codes: Sequence[tuple[Shape, Code]], family: str, lanes: int
     return "\n".join([*lines, "", "}  // namespace emu", ""])
 
 
-def render_registry(family: str, parts: int) -> str:
+def render_waits(waits: Mapping[str, Any]) -> str:
+    """C++ initializer of the family's WaitModel: events in the order of enum Event, then the instructions."""
+    counters: dict[str, int] = {}
+    queues: dict[str, int] = {}
+    events = []
+    for event in EVENTS:
+        row = waits["events"][event]
+        counter = counters.setdefault(row["counter"], len(counters))
+        queue = queues.setdefault(row["queue"], len(queues)) if "queue" in row else -1
+        events.append(f"{{{counter}, {queue}}}")
+    instructions = []
+    for name, fields in waits["instructions"].items():
+        parts = [
+            f"{{{counters[counter]}, {{{', '.join(f'{{{first}, {width}}}' for first, width in bits)}}}}}"
+            for counter, bits in fields.items()
+        ]
+        instructions.append(f'{{"{name}", {{{", ".join(parts)}}}}}')
+    return f"{{{{{{{', '.join(events)}}}}},\n          {{{(',' + chr(10) + '           ').join(instructions)}}}}}"
+
+
+def render_registry(family: str, parts: int, waits: Mapping[str, Any]) -> str:
     declarations = "\n".join(f"void add_{family}_shapes_{i}(std::vector<ShapeRow>& rows);" for i in range(parts))
     calls = "\n".join(f"  add_{family}_shapes_{i}(rows);" for i in range(parts))
     return (
@@ -328,6 +398,7 @@ def render_registry(family: str, parts: int) -> str:
         '#include "machine/family.hpp"\n\nnamespace emu {\n\n'
         f"{declarations}\n\nstd::vector<ShapeRow> shapes_of_{family}() {{\n"
         f"  std::vector<ShapeRow> rows;\n{calls}\n  return rows;\n}}\n\n"
+        f"WaitModel waits_of_{family}() {{\n  return {render_waits(waits)};\n}}\n\n"
         "}  // namespace emu\n"
     )
 
@@ -340,18 +411,20 @@ def write_if_changed(path: Path, text: str) -> None:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--isa", type=Path, required=True)
+    parser.add_argument("--functions", type=Path, required=True)
     parser.add_argument("--shapes", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--parts", type=int, required=True, help="number of handler files, compiled in parallel")
     options = parser.parse_args()
     table = load_table(options.isa)
     family, lanes = table["family"], table["machine"]["wave_size"]
-    codes: list[tuple[Shape, Code]] = []
+    functions = load_functions(options.functions)
+    codes: list[tuple[Shape, Code, str]] = []
     failures = []
     for line in options.shapes.read_text().splitlines():
         shape = parse_shape(line)
         try:
-            codes.append((shape, code_of(shape, table)))
+            codes.append((shape, code_of(shape, table), traits_of(shape, table, functions)))
         except ShapeError as error:
             failures.append(f"  {shape.key}: {error}\n    for example: {shape.example}")
     if failures:
@@ -368,7 +441,7 @@ def main() -> int:
             options.out / f"handlers_{family}_{part}.cpp",
             render_handlers(codes[part :: options.parts], family, lanes, part),
         )
-    write_if_changed(options.out / f"shapes_{family}.cpp", render_registry(family, options.parts))
+    write_if_changed(options.out / f"shapes_{family}.cpp", render_registry(family, options.parts, table["waits"]))
     return 0
 
 

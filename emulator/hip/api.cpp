@@ -241,3 +241,16 @@ EXPORT unsigned long long flash_attn_rocm_emulator_executed() {
   const std::lock_guard lock(Runtime::get().mutex);
   return Runtime::get().executed();
 }
+// Executed wave instructions by kernel and class, as JSON.
+EXPORT const char* flash_attn_rocm_emulator_profile() {
+  static thread_local std::string text;
+  const std::lock_guard lock(Runtime::get().mutex);
+  text = Runtime::get().profile();
+  return text.c_str();
+}
+// Chooses the optional checks in place of the environment: names as in FLASH_ATTN_ROCM_EMULATOR_CHECKS, or null for the
+// environment's. The wait check takes effect for functions looked up later.
+EXPORT Error flash_attn_rocm_emulator_set_checks(const char* names, unsigned long long seed) {
+  const std::lock_guard lock(Runtime::get().mutex);
+  return remember(Runtime::get().set_checks(names, seed));
+}

@@ -66,6 +66,16 @@ std::uint64_t instruction_limit() {
   return value == 0 ? kDefaultInstructionLimit : value;
 }
 
+// A kernel's name as a JSON string's contents.
+std::string json_text(const std::string& name) {
+  std::string text;
+  for (const char c : name) {
+    if (c == '"' || c == '\\') text += '\\';
+    text += c < ' ' || c > '~' ? '?' : c;
+  }
+  return text;
+}
+
 }  // namespace
 
 std::string library_directory() {
@@ -144,7 +154,7 @@ Error Runtime::find_function(Function** function, Module* module, const char* na
     auto made = std::make_unique<Function>();
     made->module = module;
     made->kernel = &kernel->second;
-    made->program = lower_kernel(*module->object, kernel->second, *symbol, *find_family(device.family));
+    made->program = lower_kernel(*module->object, kernel->second, *symbol, *find_family(device.family), checks().waits);
     *function = made.get();
     functions_[made.get()] = module;
     module->functions[name] = std::move(made);
@@ -153,6 +163,39 @@ Error Runtime::find_function(Function** function, Module* module, const char* na
     set_fault(error.what());
     return kErrorInvalidImage;
   }
+}
+
+const Checks& Runtime::checks() {
+  if (!checks_) checks_ = checks_from_environment();
+  return *checks_;
+}
+
+Error Runtime::set_checks(const char* names, std::uint64_t seed) {
+  try {
+    if (names == nullptr)
+      checks_.reset();
+    else
+      checks_ = parse_checks(names, seed);
+    return kSuccess;
+  } catch (const std::exception& error) {
+    set_fault(error.what());
+    return kErrorInvalidValue;
+  }
+}
+
+// {"kernels": [{"gfx": ..., "name": ..., "launches": n, "executed": {"matrix": n, ...}}]}
+std::string Runtime::profile() const {
+  std::string text = "{\"kernels\": [";
+  for (const auto& [key, profile] : profiles_) {
+    text += text.back() == '[' ? "" : ", ";
+    text += "{\"gfx\": \"" + key.first + "\", \"name\": \"" + json_text(key.second) +
+            "\", \"launches\": " + std::to_string(profile.launches) + ", \"executed\": {";
+    for (std::size_t i = 0; i < kClasses; ++i)
+      text += std::string(i == 0 ? "\"" : ", \"") + std::string(kClassNames[i]) +
+              "\": " + std::to_string(profile.executed[i]);
+    text += "}}";
+  }
+  return text + "]}";
 }
 
 Error Runtime::run(const Function* function, LaunchRequest request) {
@@ -166,6 +209,7 @@ Error Runtime::run(const Function* function, LaunchRequest request) {
   request.lds_limit_bytes = device.lds_bytes;
   request.instruction_limit = instruction_limit();
   try {
+    request.checks = checks();
     if (const auto reason = check_request(request)) {
       set_fault(*reason);
       return request.arguments.size() < request.kernel->explicit_kernarg_bytes ? kErrorInvalidValue
@@ -173,7 +217,12 @@ Error Runtime::run(const Function* function, LaunchRequest request) {
     }
     const LaunchResult result = launch(request);
     executed_ += result.executed;
-    if (!result.faulted) return kSuccess;
+    if (!result.faulted) {
+      KernelProfile& profile = profiles_[{request.object->gfx(), request.program->kernel}];
+      ++profile.launches;
+      for (std::size_t i = 0; i < kClasses; ++i) profile.executed[i] += result.profile[i];
+      return kSuccess;
+    }
     set_fault(result.fault);
     return result.bad_address ? kErrorIllegalAddress : kErrorLaunchFailure;
   } catch (const std::bad_alloc&) {

@@ -1,9 +1,11 @@
 // State behind the HIP functions: memory, modules, and the text of the last fault. One lock guards it all; a kernel
 // runs to its end inside the call that launches it, so streams are in order by construction.
 #pragma once
+#include <array>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 
 #include "decode/instruction.hpp"
@@ -25,6 +27,12 @@ struct Module {
   std::unique_ptr<CodeObject> object;
   std::vector<CodeSymbol> symbols;
   std::map<std::string, std::unique_ptr<Function>> functions;
+};
+
+// Wave instructions that a kernel executed, by class.
+struct KernelProfile {
+  std::uint64_t launches = 0;
+  std::array<std::uint64_t, kClasses> executed{};
 };
 
 struct Stream {
@@ -59,6 +67,13 @@ class Runtime {
   Error find_function(Function** function, Module* module, const char* name);
   Error run(const Function* function, LaunchRequest request);
 
+  // The optional checks: the environment's, read at the first use, until set_checks gives others (null: the
+  // environment's again).
+  const Checks& checks();
+  Error set_checks(const char* names, std::uint64_t seed);
+  // JSON of the profiles of all launches that did not fault.
+  std::string profile() const;
+
   bool is_stream(const Stream* stream) const { return stream == nullptr || streams.count(stream) != 0; }
   std::map<const Stream*, std::unique_ptr<Stream>> streams;
 
@@ -73,6 +88,8 @@ class Runtime {
   std::map<std::uintptr_t, std::size_t> registered_;
   std::map<const Module*, std::unique_ptr<Module>> modules_;
   std::map<const Function*, Module*> functions_;
+  std::map<std::pair<std::string, std::string>, KernelProfile> profiles_;  // by gfx and kernel
+  std::optional<Checks> checks_;
   std::string fault_;
   std::uint64_t executed_ = 0;
 };

@@ -25,4 +25,13 @@ const ShapeTable& shapes_of(const Family& family) {
   return found->second;
 }
 
+const WaitModel& waits_of(const Family& family) {
+  static std::mutex mutex;
+  static std::map<std::string_view, WaitModel> models;
+  const std::lock_guard lock(mutex);
+  const auto [found, added] = models.try_emplace(family.name);
+  if (added) found->second = family.make_waits();
+  return found->second;
+}
+
 }  // namespace emu

@@ -4,6 +4,8 @@
 #include <unordered_map>
 #include <vector>
 
+#include "machine/instruction_traits.hpp"
+#include "machine/wait_model.hpp"
 #include "machine/wave.hpp"
 
 namespace emu {
@@ -12,6 +14,7 @@ struct ShapeRow {
   const char* shape;
   Handler handler;    // null: the instruction has no effect on values and is left out
   const char* codes;  // one letter per operand, how a constant becomes bits: see lower_constant in program.cpp
+  ShapeTraits traits;
 };
 
 // [machine] of isa/<family>.toml, where each property is explained.
@@ -23,6 +26,7 @@ struct Family {
   bool scratch_wave_offset;
   std::string_view target_features;
   std::vector<ShapeRow> (*make_shapes)();
+  WaitModel (*make_waits)();
 };
 
 // Null where the library has no handlers of that family.
@@ -31,5 +35,6 @@ const Family* find_family(std::string_view name);
 using ShapeTable = std::unordered_map<std::string_view, ShapeRow>;
 // Shape key -> row; made at the first call.
 const ShapeTable& shapes_of(const Family& family);
+const WaitModel& waits_of(const Family& family);
 
 }  // namespace emu

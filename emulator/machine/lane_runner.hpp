@@ -4,7 +4,10 @@
 #include <vector>
 
 #include "machine/family.hpp"
+#include "machine/lds_races.hpp"
+#include "machine/turns.hpp"
 #include "machine/vector_wave.hpp"
+#include "machine/wait_check.hpp"
 #include "machine/workgroup.hpp"
 
 namespace emu::inline EMU_WAVE {
@@ -26,19 +29,32 @@ class LaneRunner final : public WorkgroupRunner {
   u32 threads_ = 0;
   std::vector<Wave> waves_;
   std::vector<u32> lds_, scratch_;
+  std::unique_ptr<LdsRaces> races_;
+  std::vector<OutstandingLoads> outstanding_;  // per wave
+  Turns turns_;
 };
 
 inline LaneRunner::LaneRunner(const LaunchRequest& request, const LaunchAddresses& addresses, const MemoryMap& memory)
-    : request_(request), addresses_(addresses), threads_(request.block[0] * request.block[1] * request.block[2]) {
+    : request_(request),
+      addresses_(addresses),
+      threads_(request.block[0] * request.block[1] * request.block[2]),
+      turns_((threads_ + kLanes - 1) / kLanes, request.checks.order) {
   const KernelDescriptor& kernel = *request.kernel;
   group_.lds_bytes = kernel.lds_bytes + request.dynamic_lds_bytes;
   group_.scratch_bytes = kernel.scratch_bytes;
   group_.memory = &memory;
   group_.instruction_limit = request.instruction_limit;
+  group_.program = request.program.get();
+  visits_.resize(request.program->pcs.size() + 1);
+  group_.visits = visits_.data();
   waves_ = std::vector<Wave>((threads_ + kLanes - 1) / kLanes);
   lds_.resize(group_.lds_bytes / 4 + 1);
   scratch_.resize(u64(group_.scratch_bytes) * kLanes / 4 * waves_.size() + 1);
   group_.lds = reinterpret_cast<u8*>(lds_.data());
+  outstanding_.resize(waves_.size());
+  if (!request.checks.races || waves_.size() == 1) return;
+  races_ = std::make_unique<LdsRaces>(group_.lds_bytes);
+  group_.races = races_.get();
 }
 
 inline const WaveState* LaneRunner::run(u32 x, u32 y, u32 z) {
@@ -46,11 +62,15 @@ inline const WaveState* LaneRunner::run(u32 x, u32 y, u32 z) {
   std::fill(scratch_.begin(), scratch_.end(), kPoison);
   group_.live_waves = u32(waves_.size());
   group_.signalled = group_.phase = 0;
+  if (races_ != nullptr) races_->start();
+  turns_.start(request_.checks.seed ^ (u64(z) << 42) ^ (u64(y) << 21) ^ x);
   for (u32 i = 0; i < waves_.size(); ++i) start_wave(waves_[i], i, x, y, z);
   while (group_.live_waves != 0) {
     bool progress = false;
-    for (Wave& wave : waves_) {
+    for (const u32 index : turns_.next_round()) {
+      Wave& wave = waves_[index];
       if (wave.status == WaveStatus::kEnded) continue;
+      wave.turn = turns_.length();
       progress |= run_wave(wave);
       if (wave.status == WaveStatus::kFaulted) return &wave;
     }
@@ -73,10 +93,7 @@ inline bool LaneRunner::run_wave(Wave& wave) {
   if (wave.status != WaveStatus::kEnded) return true;
   // An ended wave no longer takes part in barriers (ISA guide 5.6).
   --group_.live_waves;
-  if (group_.signalled != 0 && group_.signalled >= group_.live_waves) {
-    group_.signalled = 0;
-    ++group_.phase;
-  }
+  if (group_.signalled != 0 && group_.signalled >= group_.live_waves) complete_phase(group_);
   return true;
 }
 
@@ -89,7 +106,9 @@ inline void LaneRunner::start_wave(Wave& wave, u32 index, u32 x, u32 y, u32 z) {
   wave.s[kNull] = 0;
   wave.scc = false;
   wave.status = WaveStatus::kRunning;
-  wave.barrier_phase = 0;
+  wave.barrier_phase = wave.passed_phase = 0;
+  outstanding_[index].clear();
+  wave.outstanding = &outstanding_[index];
   wave.index = index;
   wave.group = &group_;
   wave.scratch = reinterpret_cast<u8*>(scratch_.data()) + u64(index) * kLanes * group_.scratch_bytes;

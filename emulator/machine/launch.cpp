@@ -45,7 +45,25 @@ std::string report(const LaunchRequest& request, const WaveState& wave, const Me
     if (reason.find("LDS") == std::string::npos && reason.find("scratch") == std::string::npos)
       text += ", which is " + memory.describe_near(wave.fault_address);
   }
+  if (request.checks.order) text += "; seed of the wave order " + std::to_string(request.checks.seed);
   return text;
+}
+
+LaunchResult fault_result(bool bad_address, std::string text) {
+  LaunchResult result;
+  result.faulted = true;
+  result.bad_address = bad_address;
+  result.fault = std::move(text);
+  return result;
+}
+
+// Sums the straight runs up to executions of each instruction.
+void add_profile(const Program& program, const std::vector<s64>& visits, std::array<u64, kClasses>& profile) {
+  s64 executions = 0;
+  for (std::size_t i = 0; i < program.classes.size(); ++i) {
+    executions += visits[i];
+    profile[std::size_t(program.classes[i])] += u64(executions);
+  }
 }
 
 // Sets how f32 arithmetic treats denormals while in scope: FTZ (bit 15) for results, DAZ (bit 6) for inputs.
@@ -111,16 +129,18 @@ LaunchResult launch(const LaunchRequest& request) {
       const u32 id[3] = {u32(i % request.grid[0]), u32(i / request.grid[0] % request.grid[1]),
                          u32(i / request.grid[0] / request.grid[1])};
       if (const WaveState* faulted = runner->run(id[0], id[1], id[2]))
-        keep_fault({true, faulted->fault_is_address, report(request, *faulted, memory, id), 0});
+        keep_fault(
+            fault_result(faulted->fault_is_address && !faulted->fault_is_race, report(request, *faulted, memory, id)));
     }
     const std::lock_guard lock(mutex);
     result.executed += runner->executed();
+    add_profile(*request.program, runner->visits(), result.profile);
   };
   const auto work_safely = [&] {  // an exception must not leave a thread
     try {
       work();
     } catch (const std::exception& error) {
-      keep_fault({true, false, "kernel " + request.program->kernel + ": " + error.what(), 0});
+      keep_fault(fault_result(false, "kernel " + request.program->kernel + ": " + error.what()));
     }
   };
   const u64 workers = std::min<u64>(usable_cores(), total);

@@ -1,10 +1,12 @@
 // Runs a kernel: grid, kernel arguments, waves and worker threads.
 #pragma once
+#include <array>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "machine/checks.hpp"
 #include "machine/code_object.hpp"
 #include "machine/memory_map.hpp"
 #include "machine/program.hpp"
@@ -25,6 +27,7 @@ struct LaunchRequest {
   std::vector<u8> arguments;        // the explicit kernel arguments
   std::vector<MemoryRange> memory;  // allocations and registered ranges
   u64 instruction_limit = 0;        // per wave
+  Checks checks;
 };
 
 struct LaunchResult {
@@ -32,6 +35,7 @@ struct LaunchResult {
   bool bad_address = false;
   std::string fault;  // kernel, pc, instruction, lane, address, nearest allocation
   u64 executed = 0;   // wave instructions, those without effect on values included
+  std::array<u64, kClasses> profile{};  // the same by class
 };
 
 // Why a request cannot be launched (geometry, arguments), or nothing.

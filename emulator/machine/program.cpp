@@ -1,5 +1,5 @@
 // Lowers decoded instructions to Ops: finds the handler of each shape, gives constants slots, resolves branches, splits
-// VOPD pairs.
+// VOPD pairs, and adds the run-time half of the wait check to kernels that need it.
 #include "machine/program.hpp"
 
 #include <immintrin.h>
@@ -19,25 +19,35 @@ std::string hex(u64 value) {
 
 class Lowering {
  public:
-  Lowering(const CodeObject& object, const KernelDescriptor& kernel, const Family& family)
+  Lowering(const CodeObject& object, const KernelDescriptor& kernel, const Family& family, bool check_waits)
       : object_(object),
         kernel_(kernel),
         shapes_(shapes_of(family)),
         vgprs_(kernel.vgpr_counts(family)),
         program_(std::make_shared<Program>()) {
     program_->kernel = kernel.name;
+    if (check_waits) program_->waits = &waits_of(family);
   }
 
   std::shared_ptr<const Program> run(const CodeSymbol& symbol) {
     for (const CodeLine& line : symbol.lines) {
       line_ = &line;
       check_words(line);
-      first_op_[line.pc] = program_->ops.size();
-      ordinal_ = u32(program_->pcs.size());
       program_->pcs.push_back(line.pc);
       program_->texts.push_back(line.text);
       try {
-        lower_line(line);
+        parsed_.push_back(parse_instruction(line));
+      } catch (const std::exception& error) {
+        fail(error.what());
+      }
+    }
+    find_early_uses();
+    for (ordinal_ = 0; const CodeLine& line : symbol.lines) {
+      line_ = &line;
+      first_op_[line.pc] = program_->ops.size();
+      try {
+        lower_parts(parsed_[ordinal_]);
+        ++ordinal_;
       } catch (const LoweringError&) {
         throw;
       } catch (const std::exception& error) {
@@ -48,6 +58,7 @@ class Lowering {
     program_->pcs.push_back(symbol.lines.empty() ? symbol.begin
                                                  : symbol.lines.back().pc + 4 * symbol.lines.back().words.size());
     program_->texts.push_back("(end of the kernel's code)");
+    program_->classes.push_back(InstructionClass::kHint);
     Op end;
     end.handler = run_past_end;
     end.ordinal = ordinal_;
@@ -74,8 +85,38 @@ class Lowering {
       fail("the decoded listing does not belong to this code object; remove it from the cache");
   }
 
-  void lower_line(const CodeLine& line) {
-    const std::vector<Instruction> parts = parse_instruction(line);
+  static u64 branch_target(const Instruction& instruction) {
+    return instruction.pc + 4 + u64(s64(s16(instruction.words[0] & 0xFFFF)) * 4);
+  }
+
+  // Fills wait_steps where the kernel could use a register while it is being loaded.
+  void find_early_uses() {
+    if (program_->waits == nullptr) return;
+    std::vector<WaitStep> steps(parsed_.size());
+    for (std::size_t i = 0; i < parsed_.size(); ++i) {
+      for (const Instruction& part : parsed_[i]) {
+        const auto row = shapes_.find(shape_key(part));
+        if (row == shapes_.end()) continue;  // lowering will say so
+        add_to_step(steps[i], part, row->second.traits, *program_->waits);
+        if (steps[i].flow != Flow::kBranch && steps[i].flow != Flow::kJump) continue;
+        steps[i].target = ordinal_of(branch_target(part));
+        if (steps[i].target >= steps.size()) return;  // lowering will say so
+      }
+    }
+    const u32 entry = ordinal_of(kernel_.entry);
+    if (entry < steps.size() && mark_early_uses(steps, entry, *program_->waits)) program_->wait_steps = std::move(steps);
+  }
+
+  void lower_parts(const std::vector<Instruction>& parts) {
+    if (!program_->wait_steps.empty()) {
+      const WaitStep& step = program_->wait_steps[ordinal_];
+      if (step.marked || step.changes_state()) {
+        Op check;
+        check.handler = check_waits;
+        check.ordinal = ordinal_;
+        program_->ops.push_back(check);
+      }
+    }
     if (parts.size() == 1)
       lower(parts[0], false);
     else
@@ -117,6 +158,7 @@ class Lowering {
            "\". Build the emulator with a directory of kernels that use it "
            "(KERNEL_DIRS of emulator/CMakeLists.txt), and add a row to emulator/isa if it has none.");
     const ShapeRow& row = found->second;
+    program_->classes.resize(ordinal_ + 1, row.traits.kind);
     if (row.handler == nullptr) return;
     Op op;
     op.handler = row.handler;
@@ -158,8 +200,7 @@ class Lowering {
         break;
     }
     if (code == 'L') {
-      branches_.emplace_back(program_->ops.size(),
-                             instruction.pc + 4 + u64(s64(s16(instruction.words[0] & 0xFFFF)) * 4));
+      branches_.emplace_back(program_->ops.size(), branch_target(instruction));
       return 0;
     }
     if (code == 'o') {
@@ -233,6 +274,7 @@ class Lowering {
   std::shared_ptr<Program> program_;
   const CodeLine* line_ = nullptr;
   u32 ordinal_ = 0;
+  std::vector<std::vector<Instruction>> parsed_;  // per line
   std::map<u64, std::size_t> first_op_;
   std::map<std::pair<u64, u32>, u32> constant_slots_;
   std::vector<std::pair<std::size_t, u64>> branches_;
@@ -241,8 +283,8 @@ class Lowering {
 }  // namespace
 
 std::shared_ptr<const Program> lower_kernel(const CodeObject& object, const KernelDescriptor& kernel,
-                                            const CodeSymbol& symbol, const Family& family) {
-  return Lowering(object, kernel, family).run(symbol);
+                                            const CodeSymbol& symbol, const Family& family, bool check_waits) {
+  return Lowering(object, kernel, family, check_waits).run(symbol);
 }
 
 }  // namespace emu

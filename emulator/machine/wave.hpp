@@ -11,6 +11,9 @@ namespace emu {
 
 struct WaveState;
 struct Op;
+struct Program;
+class LdsRaces;
+class OutstandingLoads;
 using Handler = const Op* (*)(WaveState*, const Op*);
 
 // One lowered instruction. Register numbers, constant slots and offsets are data, so one handler serves every use of
@@ -48,8 +51,14 @@ struct Workgroup {
   u32 signalled = 0;  // waves that signalled the current barrier phase
   u32 phase = 0;      // completed barrier phases
   const MemoryMap* memory = nullptr;
+  const Program* program = nullptr;
+  LdsRaces* races = nullptr;  // null: not checked
+  s64* visits = nullptr;      // per source instruction: straight runs that begin there, less those that ended before it
   u64 instruction_limit = 0;
 };
+
+// All waves have signalled the barrier.
+void complete_phase(Workgroup& group);
 
 // All of a wave but its vector registers, which machine/vector_wave.hpp adds.
 struct WaveState {
@@ -57,7 +66,10 @@ struct WaveState {
   bool scc = false;
   WaveStatus status = WaveStatus::kRunning;
   u32 barrier_phase = 0;  // phase that must have completed for this wave to pass s_barrier_wait
+  u32 passed_phase = 0;   // phase of the last wait it passed; less than barrier_phase between a signal and its wait
   u32 index = 0;          // within the workgroup
+  u64 turn = 0;           // taken branches and LDS accesses until another wave's turn
+  OutstandingLoads* outstanding = nullptr;
   Workgroup* group = nullptr;
   u8* scratch = nullptr;  // lane-major: lane * scratch_bytes
   u64 executed = 0;
@@ -67,17 +79,26 @@ struct WaveState {
   // Fault report, filled by the handler that stops the wave.
   const Op* fault_op = nullptr;
   std::string fault_reason;
-  bool fault_is_address = false;
+  bool fault_is_address = false, fault_is_race = false;
   int fault_lane = -1;
   u64 fault_address = 0;
 
   // Adds the straight run that ends with `op` to the count.
-  void count_to(const Op* op) { executed += op->ordinal + 1 - block_start; }
+  void count_to(const Op* op) {
+    executed += op->ordinal + 1 - block_start;
+    ++group->visits[block_start];
+    --group->visits[op->ordinal + 1];
+  }
 };
 
 // Stops the wave: handlers return its result.
 const Op* stop_with_fault(WaveState* wave, const Op* op, const std::string& reason);
 const Op* stop_with_bad_address(WaveState* wave, const Op* op, const std::string& reason, int lane, u64 address);
+// An access to LDS is not ordered with another wave's.
+void stop_with_race(WaveState* wave, const Op* op, bool write, int lane);
+// Handler before instructions that load, wait or might use a register too early, in kernels where the analysis of
+// wait_check.cpp found one of the last.
+const Op* check_waits(WaveState* wave, const Op* op);
 // Handler of what lies behind a kernel's code: reaching it is a fault.
 const Op* run_past_end(WaveState* wave, const Op* op);
 

@@ -1,6 +1,7 @@
-// Runs one workgroup: its waves take turns, each running until a barrier or its end.
+// Runs one workgroup: its waves take turns, each running until a barrier or its end, or for a random while.
 #pragma once
 #include <memory>
+#include <vector>
 
 #include "machine/launch.hpp"
 #include "machine/wave.hpp"
@@ -19,9 +20,12 @@ class WorkgroupRunner {
   // Runs workgroup (x, y, z). Returns the wave that faulted, or null.
   virtual const WaveState* run(u32 x, u32 y, u32 z) = 0;
   u64 executed() const { return executed_; }
+  // See Workgroup::visits.
+  const std::vector<s64>& visits() const { return visits_; }
 
  protected:
   u64 executed_ = 0;
+  std::vector<s64> visits_;
 };
 
 // The request's family says the wave size.

@@ -40,6 +40,10 @@ inline const Op* s_branch(Wave* wave, const Op* op) {
   if (wave->executed > wave->group->instruction_limit) [[unlikely]]
     return stop_with_fault(wave, op,
                            "instruction limit of " + std::to_string(wave->group->instruction_limit) + " reached");
+  if (--wave->turn == 0) [[unlikely]] {
+    wave->resume = op->target;
+    return nullptr;
+  }
   return op->target;
 }
 
@@ -58,15 +62,15 @@ inline const Op* s_barrier_signal(Wave* wave, const Op* op) {
   if (wave->s[op->r[0]] != ~u32(0)) return stop_with_fault(wave, op, "only the workgroup barrier (-1) is emulated");
   Workgroup* group = wave->group;
   wave->barrier_phase = group->phase + 1;
-  if (++group->signalled == group->live_waves) {
-    group->signalled = 0;
-    ++group->phase;
-  }
+  if (++group->signalled == group->live_waves) complete_phase(*group);
   return op + 1;
 }
 template <Form F>
 inline const Op* s_barrier_wait(Wave* wave, const Op* op) {
-  if (wave->group->phase >= wave->barrier_phase) return op + 1;
+  if (wave->group->phase >= wave->barrier_phase) {
+    wave->passed_phase = wave->barrier_phase;
+    return op + 1;
+  }
   wave->status = WaveStatus::kBarrier;
   wave->resume = op;
   return nullptr;

@@ -2,29 +2,62 @@
 // the wave; hardware would return 0 or drop it, but no correct kernel does it.
 #pragma once
 #include "machine/access.hpp"
+#include "machine/lds_races.hpp"
 #include "machine/vector_wave.hpp"
 #include "semantics/memory.hpp"
 
 namespace emu::inline EMU_WAVE::sem {
 
-[[gnu::always_inline]] inline u8* lds_pointer(Wave* wave, const Op* op, u64 address, u32 size, int lane) {
-  const Workgroup* group = wave->group;
-  if (address + size <= group->lds_bytes) [[likely]]
+// The LDS accesses of one instruction.
+template <Access kAccess>
+class LdsAccess {
+ public:
+  [[gnu::always_inline]] LdsAccess(Wave* wave, const Op* op) : wave_(wave), op_(op), races_(wave->group->races) {
+    if (races_ != nullptr) now_ = races_->begin(*wave, *op, wave->group->phase);
+  }
+  // Host pointer of an address, or null after recording the fault.
+  template <u32 kBytes>
+  [[gnu::always_inline]] u8* at(u64 address, int lane) const {
+    const Workgroup* group = wave_->group;
+    if (address + kBytes > group->lds_bytes) [[unlikely]] {
+      stop_with_bad_address(wave_, op_,
+                            "LDS access of " + std::to_string(kBytes) + " bytes outside the workgroup's " +
+                                std::to_string(group->lds_bytes) + " bytes",
+                            lane, address);
+      return nullptr;
+    }
+    if (races_ != nullptr && !races_->note<kAccess == Access::kStore, kBytes>(now_, address)) [[unlikely]] {
+      stop_with_race(wave_, op_, kAccess == Access::kStore, lane);
+      return nullptr;
+    }
     return group->lds + address;
-  stop_with_bad_address(wave, op,
-                        "LDS access of " + std::to_string(size) + " bytes outside the workgroup's " +
-                            std::to_string(group->lds_bytes) + " bytes",
-                        lane, address);
-  return nullptr;
+  }
+
+ private:
+  Wave* wave_;
+  const Op* op_;
+  LdsRaces* races_;
+  LdsRaces::Instruction now_{};
+};
+
+// Whether another wave's turn has come: order matters where waves meet, so they change before LDS accesses. The
+// instruction then runs when this wave goes on.
+[[gnu::always_inline]] inline bool turn_is_over(Wave* wave, const Op* op) {
+  if (--wave->turn != 0) [[likely]]
+    return false;
+  wave->resume = op;
+  return true;
 }
 
 // DS_LOAD_*: vdst = LDS[vaddr + offset].
 template <Form F, int Bytes, Fill kFill = Fill::kZero>
 inline bool ds_load(Wave* wave, const Op* op) {
+  if (turn_is_over(wave, op)) return false;
+  const LdsAccess<Access::kLoad> lds(wave, op);
   const U32 addresses = wave->v[op->r[1]];
   for (LaneMask rest = wave->exec(); rest != 0; rest &= rest - 1) {
     const int lane = std::countr_zero(rest);
-    const u8* memory = lds_pointer(wave, op, u64(addresses[lane]) + u32(op->offset), Bytes, lane);
+    const u8* memory = lds.template at<Bytes>(u64(addresses[lane]) + u32(op->offset), lane);
     if (memory == nullptr) return false;
     put_loaded<Bytes, kFill>(wave, op->r[0], lane, memory);
   }
@@ -33,9 +66,11 @@ inline bool ds_load(Wave* wave, const Op* op) {
 // DS_STORE_*: LDS[vaddr + offset] = vdata.
 template <Form F, int Bytes, Fill kFill = Fill::kZero>
 inline bool ds_store(Wave* wave, const Op* op) {
+  if (turn_is_over(wave, op)) return false;
+  const LdsAccess<Access::kStore> lds(wave, op);
   for (LaneMask rest = wave->exec(); rest != 0; rest &= rest - 1) {
     const int lane = std::countr_zero(rest);
-    u8* memory = lds_pointer(wave, op, u64(wave->v[op->r[0]][lane]) + u32(op->offset), Bytes, lane);
+    u8* memory = lds.template at<Bytes>(u64(wave->v[op->r[0]][lane]) + u32(op->offset), lane);
     if (memory == nullptr) return false;
     get_stored<Bytes, kFill>(wave, op->r[1], lane, memory);
   }
@@ -44,12 +79,14 @@ inline bool ds_store(Wave* wave, const Op* op) {
 // DS_LOAD_2ADDR_*: two elements at offset0 and offset1, counted in elements (times 64 for the STRIDE64 forms).
 template <Form F, int Bytes, int Stride = 1>
 inline bool ds_load_2addr(Wave* wave, const Op* op) {
+  if (turn_is_over(wave, op)) return false;
+  const LdsAccess<Access::kLoad> lds(wave, op);
   const U32 addresses = wave->v[op->r[1]];
   for (int part = 0; part < 2; ++part) {
     const u32 offset = u32(Bytes * Stride) * ((u32(op->offset) >> (8 * part)) & 0xFF);
     for (LaneMask rest = wave->exec(); rest != 0; rest &= rest - 1) {
       const int lane = std::countr_zero(rest);
-      const u8* memory = lds_pointer(wave, op, u64(addresses[lane]) + offset, Bytes, lane);
+      const u8* memory = lds.template at<Bytes>(u64(addresses[lane]) + offset, lane);
       if (memory == nullptr) return false;
       put_loaded<Bytes, Fill::kZero>(wave, op->r[0] + u32(part) * (Bytes / 4), lane, memory);
     }
@@ -59,11 +96,13 @@ inline bool ds_load_2addr(Wave* wave, const Op* op) {
 // DS_STORE_2ADDR_*: operands vaddr, vdata0, vdata1.
 template <Form F, int Bytes, int Stride = 1>
 inline bool ds_store_2addr(Wave* wave, const Op* op) {
+  if (turn_is_over(wave, op)) return false;
+  const LdsAccess<Access::kStore> lds(wave, op);
   for (int part = 0; part < 2; ++part) {
     const u32 offset = u32(Bytes * Stride) * ((u32(op->offset) >> (8 * part)) & 0xFF);
     for (LaneMask rest = wave->exec(); rest != 0; rest &= rest - 1) {
       const int lane = std::countr_zero(rest);
-      u8* memory = lds_pointer(wave, op, u64(wave->v[op->r[0]][lane]) + offset, Bytes, lane);
+      u8* memory = lds.template at<Bytes>(u64(wave->v[op->r[0]][lane]) + offset, lane);
       if (memory == nullptr) return false;
       get_stored<Bytes, Fill::kZero>(wave, op->r[1 + part], lane, memory);
     }

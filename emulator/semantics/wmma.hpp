@@ -9,24 +9,31 @@ namespace emu::inline EMU_WAVE::sem {
 
 enum class Half { kF16, kBf16 };
 
+// The low and the high halves of 8 dwords, as f32.
 template <Half kType>
-[[gnu::always_inline]] inline F32 widen(U32 words, bool high) {
-  if constexpr (kType == Half::kBf16)
-    return bits<F32>(high ? words & U32(0xFFFF0000) : words << U32(16));
-  else
-    return widen_f16(high ? words >> U32(16) : words);
+[[gnu::always_inline]] inline void widen_pairs(__m256i words, float* low, float* high) {
+  if constexpr (kType == Half::kBf16) {
+    _mm256_store_si256(reinterpret_cast<__m256i*>(low), _mm256_slli_epi32(words, 16));
+    _mm256_store_si256(reinterpret_cast<__m256i*>(high), _mm256_and_si256(words, _mm256_set1_epi32(s32(0xFFFF0000))));
+  } else {
+    const __m256i apart = _mm256_setr_epi8(0, 1, 4, 5, 8, 9, 12, 13, 2, 3, 6, 7, 10, 11, 14, 15,  //
+                                           0, 1, 4, 5, 8, 9, 12, 13, 2, 3, 6, 7, 10, 11, 14, 15);
+    const __m256i halves = _mm256_permute4x64_epi64(_mm256_shuffle_epi8(words, apart), 0xD8);
+    _mm256_store_ps(low, _mm256_cvtph_ps(_mm256_castsi256_si128(halves)));
+    _mm256_store_ps(high, _mm256_cvtph_ps(_mm256_extracti128_si256(halves, 1)));
+  }
 }
 
 // A or B operand, 16x16 halves in 4 VGPRs -> f32 as [k][row or column]: lane % 16 is the row or column,
 // k = 8 * (g / 2) + 4 * (lane / 16) + 2 * (g % 2) + half.
 template <Half kType>
-inline void unpack_16x16(const Wave* wave, u32 vgpr, float (&out)[16][16]) {
+[[gnu::always_inline]] inline void unpack_16x16(const Wave* wave, u32 vgpr, float (&out)[16][16]) {
   for (u32 g = 0; g < 4; ++g) {
-    for (u32 half = 0; half < 2; ++half) {
-      const F32 lanes = widen<kType>(wave->v[vgpr + g], half == 1);
-      const u32 k = 8 * (g / 2) + 2 * (g % 2) + half;
-      std::memcpy(out[k], &lanes, 64);
-      std::memcpy(out[k + 4], reinterpret_cast<const char*>(&lanes) + 64, 64);
+    const u32 k = 8 * (g / 2) + 2 * (g % 2);
+    for (u32 part = 0; part < 4; ++part) {  // of 8 lanes
+      const __m256i words = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(&wave->v[vgpr + g]) + part);
+      const u32 row = k + 4 * (part / 2), first = 8 * (part % 2);
+      widen_pairs<kType>(words, &out[row][first], &out[row + 1][first]);
     }
   }
 }

@@ -61,6 +61,7 @@ class Hip:
     def __init__(self, library: Path) -> None:
         self.library = ctypes.CDLL(str(library))
         self.library.flash_attn_rocm_emulator_last_fault.restype = ctypes.c_char_p
+        self.library.flash_attn_rocm_emulator_profile.restype = ctypes.c_char_p
         self.library.flash_attn_rocm_emulator_executed.restype = ctypes.c_ulonglong
         self.library.hipGetErrorName.restype = ctypes.c_char_p
         self.library.hipGetErrorString.restype = ctypes.c_char_p

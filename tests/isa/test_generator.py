@@ -12,12 +12,13 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 TABLE = ROOT / "emulator/isa/gfx12.toml"
+FUNCTIONS = ROOT / "emulator/semantics/functions.toml"
 
 
 def generate(tmp_path: Path, shapes: str, table: Path = TABLE) -> subprocess.CompletedProcess[str]:
     (tmp_path / "shapes.txt").write_text(shapes)
-    command = [sys.executable, ROOT / "emulator/gen.py", "--isa", table, "--shapes", tmp_path / "shapes.txt"]
-    command += ["--out", tmp_path / "out", "--parts", "2"]
+    command = [sys.executable, ROOT / "emulator/gen.py", "--isa", table, "--functions", FUNCTIONS]
+    command += ["--shapes", tmp_path / "shapes.txt", "--out", tmp_path / "out", "--parts", "2"]
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 

@@ -45,6 +45,7 @@ KERNEL store_poison
   v_mov_b32 v21, s40
   ds_load_b32 v22, v1
   scratch_load_b32 v23, off, off offset:4
+  s_wait_loadcnt_dscnt 0x0
   s_wait_kmcnt 0x0
   global_store_b128 v1, v[20:23], s[4:5]
 END_KERNEL store_poison, lds=1024, scratch=16

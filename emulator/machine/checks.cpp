@@ -1,0 +1,45 @@
+// Reads the settings of the optional checks.
+#include "machine/checks.hpp"
+
+#include <charconv>
+#include <cstdlib>
+#include <stdexcept>
+
+namespace emu {
+
+Checks parse_checks(std::string_view names, std::uint64_t seed) {
+  Checks checks{false, false, false, seed};
+  while (!names.empty()) {
+    const std::size_t comma = names.find(',');
+    const std::string_view name = names.substr(0, comma);
+    names.remove_prefix(comma == std::string_view::npos ? names.size() : comma + 1);
+    if (name == "all")
+      checks.races = checks.waits = checks.order = true;
+    else if (name == "races")
+      checks.races = true;
+    else if (name == "waits")
+      checks.waits = true;
+    else if (name == "order")
+      checks.order = true;
+    else if (name != "none")
+      throw std::runtime_error("checks of the emulated GPU: \"" + std::string(name) +
+                               "\" is not one of all, none, races, waits, order (FLASH_ATTN_ROCM_EMULATOR_CHECKS)");
+  }
+  return checks;
+}
+
+Checks checks_from_environment() {
+  const char* names = std::getenv("FLASH_ATTN_ROCM_EMULATOR_CHECKS");
+  const char* text = std::getenv("FLASH_ATTN_ROCM_EMULATOR_SEED");
+  const std::string_view digits = text == nullptr ? "" : text;
+  std::uint64_t seed = 0;
+  if (!digits.empty()) {
+    const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), seed);
+    if (error != std::errc{} || end != digits.data() + digits.size())
+      throw std::runtime_error("FLASH_ATTN_ROCM_EMULATOR_SEED is \"" + std::string(digits) +
+                               "\", expected a number from 0 to 2^64 - 1");
+  }
+  return parse_checks(names == nullptr || *names == 0 ? "all" : names, seed);
+}
+
+}  // namespace emu

@@ -1,0 +1,71 @@
+// The slow path of the race detector, and what barriers do.
+#include "machine/lds_races.hpp"
+
+#include <algorithm>
+
+namespace emu {
+namespace {
+
+constexpr u32 kLastSequence = u32(1) << 26;  // room is left for the accesses until the phase is complete
+constexpr std::size_t kKeptLog = 4096;       // entries that may be out of date before they are dropped
+
+}  // namespace
+
+LdsRaces::LdsRaces(u32 lds_bytes) : cells_((lds_bytes >> kWidestBits) + 1) {}
+
+void LdsRaces::start() {
+  std::fill(cells_.begin(), cells_.end(), Cell{});
+  log_.clear();
+  log_start_ = 1;
+  sequence_ = ordered_by_last_ = ordered_by_previous_ = first_between_ = 0;
+}
+
+void LdsRaces::complete_phase() {
+  if (sequence_ > kLastSequence) {
+    start();
+    return;
+  }
+  ordered_by_previous_ = ordered_by_last_;
+  ordered_by_last_ = first_between_ != 0 ? first_between_ - 1 : sequence_;
+  first_between_ = 0;
+  if (ordered_by_previous_ < log_start_ + kKeptLog) return;
+  log_.erase(log_.begin(), log_.begin() + (ordered_by_previous_ + 1 - log_start_));
+  log_start_ = ordered_by_previous_ + 1;
+}
+
+LdsRaces::Instruction LdsRaces::begin(const WaveState& wave, const Op& op, u32 current_phase) {
+  ++sequence_;
+  log_.push_back({op.ordinal, wave.barrier_phase});
+  if (wave.passed_phase != wave.barrier_phase && first_between_ == 0) first_between_ = sequence_;
+  passed_ = wave.passed_phase;
+  const u32 ordered = passed_ == current_phase ? ordered_by_last_ : ordered_by_previous_;
+  return {sequence_ << kWaveBits | wave.index, ordered << kWaveBits | kWaveMask};
+}
+
+// Cells become smaller when a narrower or less aligned access comes. That loses nothing, because every access so far
+// was to whole cells.
+void LdsRaces::refine(u32 multiple_of_unit) {
+  const u32 bits = u32(__builtin_ctz(multiple_of_unit)), parts = u32(1) << (unit_bits_ - bits);
+  std::vector<Cell> finer;
+  finer.reserve(cells_.size() * parts);
+  for (const Cell& cell : cells_) finer.insert(finer.end(), parts, cell);
+  cells_ = std::move(finer);
+  unit_bits_ = bits;
+  unit_ = u32(1) << bits;
+}
+
+bool LdsRaces::is_conflict(const Instruction& now, const Cell& cell, bool write) {
+  return is_conflict(now, cell.written, true, cell) ||
+         (write && (is_conflict(now, cell.read, false, cell) || is_conflict(now, cell.read_before, false, cell)));
+}
+
+bool LdsRaces::is_conflict(const Instruction& now, u32 id, bool write, const Cell& cell) {
+  if (!now.is_unordered(id)) return false;
+  const Entry& entry = log_[(id >> kWaveBits) - log_start_];
+  if (passed_ > entry.signals) return false;
+  conflict_ = {id & kWaveMask, entry.ordinal, entry.signals, write};
+  conflict_address_ = u64(&cell - cells_.data()) << unit_bits_;
+  return true;
+}
+
+}  // namespace emu
