@@ -4,6 +4,9 @@ Step one: a key of everything known before compiling (source text, flags, compil
 each with the headers that compile read and their hashes. Step two: the first entry whose headers all have the same
 content here is the result. Headers are named relative to a root ("ck/ck_tile/core.hpp"), so that another checkout or
 prefix hits as well. Nothing is compiled to find out.
+
+As in ccache, one change is not seen: a new header that an include would find earlier in the search path than the one
+that was read. Our include directories are csrc/device, CK and the toolchain; names in the first two do not overlap.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ import contextlib
 import hashlib
 import json
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
@@ -21,6 +25,10 @@ from typing import Any
 
 FORMAT = 1  # part of every key: raise it when keys or entries change meaning
 _MAX_ENTRIES = 8  # header sets kept per key, newest first
+
+# Make's rules for names: backslashes count only before a space or "#", where they come in pairs but for the last.
+_WORD = re.compile(r"(?:\\+[ #]|\S)+")
+_ESCAPED = re.compile(r"\$\$|(\\*)\1\\([ #])")
 
 
 def hash_file(path: Path) -> str:
@@ -66,8 +74,18 @@ class Roots:
 def parse_depfile(text: str) -> list[str]:
     """The prerequisites of the one rule in a compiler's depfile."""
     body = text.partition(": ")[2].replace("\\\n", " ")
-    words = body.replace("\\ ", "\0").split()
-    return [word.replace("\0", " ").replace("$$", "$") for word in words]
+    return [_ESCAPED.sub(_unescape, word) for word in _WORD.findall(body)]
+
+
+def escape_depfile(path: str) -> str:
+    """A path as a depfile names it, for ninja and for `parse_depfile`."""
+    return re.sub(r"(\\*)([ #])", r"\1\1\\\2", path).replace("$", "$$")
+
+
+def _unescape(found: re.Match[str]) -> str:
+    if found.group() == "$$":
+        return "$"
+    return found.group(1) + found.group(2)
 
 
 @dataclass(frozen=True)

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from flash_attn_rocm.archs import Arch
-from scripts.buildlib.toolchains.layout import Toolchain
+
+if TYPE_CHECKING:  # toolchains.layout compiles a test kernel with these flags
+    from scripts.buildlib.toolchains.layout import Toolchain
 
 
 def device_flags(arch: Arch) -> list[str]:

@@ -18,7 +18,15 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "src")]
 
-from scripts.buildlib.cache import CompileCache, Roots, hash_file, make_key, parse_depfile, replacing  # noqa: E402
+from scripts.buildlib.cache import (  # noqa: E402
+    CompileCache,
+    Roots,
+    escape_depfile,
+    hash_file,
+    make_key,
+    parse_depfile,
+    replacing,
+)
 
 
 @dataclass(frozen=True)
@@ -65,7 +73,7 @@ def _children_usage() -> tuple[float, float]:
 
 
 def _write_depfile(job: Job, headers: list[str]) -> None:
-    escaped = [path.replace(" ", "\\ ") for path in (job.output, *headers)]
+    escaped = [escape_depfile(path) for path in (job.output, *headers)]
     job.work_file(".d").write_text(f"{escaped[0]}: {' '.join(escaped[1:])}\n", encoding="utf-8")
 
 
@@ -75,10 +83,18 @@ def _dependency_flags(depfile: Path) -> list[str]:
     return [flag for word in words for flag in ("-Xclang", word)]
 
 
+def _now_on_disk(job: Job) -> int:
+    """The time a file written now gets: file systems round it down, so the clock would be too late."""
+    stamp = job.work_file(".started")
+    stamp.touch()
+    return stamp.stat().st_mtime_ns
+
+
 def _compile(job: Job, cache: CompileCache, key: str, roots: Roots) -> int:
     depfile = job.work_file(".clang.d")
     compiled = job.work_file(".co")
     command = [*job.command, job.source, "-o", str(compiled)]
+    started_ns = _now_on_disk(job)
     done = subprocess.run(
         [*command, *_dependency_flags(depfile)], capture_output=True, text=True, errors="replace", check=False
     )
@@ -92,7 +108,9 @@ def _compile(job: Job, cache: CompileCache, key: str, roots: Roots) -> int:
         shutil.move(compiled, temporary)
     headers = [path for path in parse_depfile(depfile.read_text(encoding="utf-8")) if path != job.source]
     cpu_s, _ = _children_usage()
-    cache.store(key, roots, headers, Path(job.output), cpu_s)
+    # A file that was written meanwhile may be hashed as another than the compiler read.
+    if all(Path(path).stat().st_mtime_ns < started_ns for path in (job.source, *headers)):
+        cache.store(key, roots, headers, Path(job.output), cpu_s)
     _write_depfile(job, headers)
     return 0
 

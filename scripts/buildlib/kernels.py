@@ -20,10 +20,10 @@ from ck.render import render_unit
 from ck.source import CkSource, choose_source
 from flash_attn_rocm.archs import Arch
 from scripts.buildlib import compile_job
-from scripts.buildlib.cache import hash_tree
 from scripts.buildlib.cache_root import cache_root
 from scripts.buildlib.compile_flags import device_flags, path_flags
 from scripts.buildlib.compile_job import Job
+from scripts.buildlib.compiler_identity import identify_compiler
 from scripts.buildlib.compiler_output import first_error
 from scripts.buildlib.errors import BuildError, CompileError
 from scripts.buildlib.jobs import available_cpus, available_mib, choose_jobs, estimate_cpu_s
@@ -77,16 +77,6 @@ def plan_request(request: KernelRequest) -> dict[Arch, tuple[Unit, ...]]:
         RequestError, PlanError: no such profile or head dim, or a table row that cannot be built.
     """
     return {arch: plan_units(arch, request.profile, request.hdims) for arch in request.archs}
-
-
-def compiler_identity(toolchain: Toolchain) -> dict[str, str]:
-    """What of the toolchain decides the machine code, without paths: versions, and the bitcode's content."""
-    return {
-        "clang": toolchain.clang_version,
-        "target": toolchain.clang_target,
-        "lld": toolchain.lld_version,
-        "bitcode": hash_tree(toolchain.device_lib_path.glob("*.bc")),
-    }
 
 
 def make_job(
@@ -225,7 +215,7 @@ def build_kernels(
     plan = plan_request(request)
     toolchain = toolchain or find_toolchain([arch.gfx for arch in request.archs])
     ck = ck or choose_source(cache_root())
-    identity = compiler_identity(toolchain)
+    identity = identify_compiler(toolchain)
     jobs = {
         unit: make_job(arch, unit, request, toolchain, ck, identity) for arch, units in plan.items() for unit in units
     }

@@ -56,7 +56,8 @@ def make_rocm(root: Path, hip: tuple[int, int] = (6, 4), gfxs: tuple[str, ...] =
 
 
 # Compiles like clang as far as a build can see: reads the kernels' names from the source, writes a code object that
-# holds them and the dependency file, and counts its runs; a source or header with the word BROKEN is an error.
+# holds them and the dependency file, and counts its runs; a source or header with the word BROKEN is an error, a header
+# with the word TOUCH is written again during the compile.
 _COMPILER = """
 import re, sys
 from pathlib import Path
@@ -71,6 +72,8 @@ for path in (source, header) if header.exists() else (source,):
     if "BROKEN" in path.read_text():
         sys.exit(f"In file included from {{source}}:1:\\n{{path}}:1:1: error: BROKEN is not a type\\n  note: first"
                  f"\\n{{path}}:2:1: error: a second error\\n2 errors generated.")
+if header.exists() and "TOUCH" in header.read_text():
+    header.touch()
 if "probe" not in source.name:
     Path(words[words.index("-dependency-file") + 2]).write_text(f"out: {{source}} \\\\\\n  {{header}}\\n")
 shape = r"using (Shape\\w+) = ck_tile::TileFmhaShape<ck_tile::sequence<([\\d, ]+)>"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts.buildlib.cache import CompileCache, Roots, hash_tree, make_key, parse_depfile, replacing
+from scripts.buildlib.cache import CompileCache, Roots, escape_depfile, hash_tree, make_key, parse_depfile, replacing
 
 
 def make_checkout(root: Path, header: str = "int x;") -> tuple[Roots, list[str]]:
@@ -126,6 +126,23 @@ def test_depfile_with_continuation_lines_spaces_and_dollars() -> None:
         "/b/my dir/y.hpp",
         "/c/$z.hpp",
     ]
+
+
+# As clang 22 writes them: "a b" is a\\ b, "a#b" is a\\#b, "a$b" is a$$b, "a\\ b" is a\\\\\\ b; other backslashes stay.
+@pytest.mark.parametrize(
+    ("path", "escaped"),
+    [
+        ("/a b", "/a\\ b"),
+        ("/a#b", "/a\\#b"),
+        ("/a$b", "/a$$b"),
+        ("/a\\ b", "/a\\\\\\ b"),
+        ("/a\\b", "/a\\b"),
+        ("/$#", "/$$\\#"),
+    ],
+)
+def test_depfile_names_with_special_characters(path: str, escaped: str) -> None:
+    assert escape_depfile(path) == escaped
+    assert parse_depfile(f"out: /x.hip {escaped} \\\n  /y.hpp\n") == ["/x.hip", path, "/y.hpp"]
 
 
 def test_interrupted_write_leaves_the_old_file(tmp_path: Path) -> None:

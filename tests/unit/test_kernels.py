@@ -71,6 +71,16 @@ def test_changed_header_compiles_again_and_changed_back_does_not(workshop: Works
     assert workshop.compiles() == 4
 
 
+def test_what_was_read_while_it_changed_is_not_remembered(workshop: Workshop) -> None:
+    core = workshop.ck.include / "ck_tile" / "core.hpp"
+    core.write_text("// TOUCH\n")
+    workshop.build(hdims=(64,))
+    assert len(workshop.build("elsewhere", hdims=(64,)).compiled) == 2
+    core.write_text("// quiet\n")
+    workshop.build(hdims=(64,))
+    assert len(workshop.build("a third place", hdims=(64,)).cached) == 2
+
+
 def test_manifest_and_code_objects_are_all_that_is_left_for_a_gpu(workshop: Workshop) -> None:
     build = workshop.build()
     manifest = json.loads(build.manifests["gfx1201"].read_text())

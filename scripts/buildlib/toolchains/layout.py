@@ -8,7 +8,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from flash_attn_rocm.archs import load_arch
 from scripts.buildlib.commands import run_command
+from scripts.buildlib.compile_flags import device_flags
 from scripts.buildlib.errors import CommandError
 
 MIN_CLANG = 20
@@ -162,23 +164,15 @@ def _inspect_rocm(parts: Parts, gfxs: Sequence[str], versions: dict[str, str]) -
 
 
 def _probe(toolchain: Toolchain, gfx: str) -> None:
-    """Compile a tiny kernel: it shows what versions do not, such as bitcode the compiler cannot read."""
+    """Compile a tiny kernel with the flags of the real ones: it shows what versions do not, such as bitcode the compiler cannot read."""
     with tempfile.TemporaryDirectory() as scratch:
         source = Path(scratch) / "probe.hip"
         source.write_text(_PROBE, encoding="utf-8")
         command: list[str | Path] = [
             toolchain.clangxx,
-            "-x",
-            "hip",
-            f"--offload-arch={gfx}",
-            "--cuda-device-only",
-            "--no-gpu-bundle-output",
-            "-O1",
-            "-D__HIP_PLATFORM_AMD__=1",
-            "-D__AMDGCN_WAVEFRONT_SIZE=32",
+            *device_flags(load_arch(gfx)),
             f"--rocm-path={toolchain.rocm_path}",
             f"--rocm-device-lib-path={toolchain.device_lib_path}",
-            "-w",
             source,
             "-o",
             Path(scratch) / "probe.co",
