@@ -1,22 +1,29 @@
 """Point the tests at what the build installed, and choose the device: a supported AMD GPU, else the emulated one.
 
-The compiled parts always come from build/env (the installed conda packages). The Python code comes from src/, and a
-session fixture proves that build/env holds the same, so that the tests test what is installed.
+The compiled parts come from build/env (the installed conda packages) unless a variable names others. The Python code
+comes from src/, and a session fixture proves that build/env was made from the sources as they are now.
 """
 
 from __future__ import annotations
 
-import filecmp
 import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from scripts.buildlib.sources import changed_since_build
+
 ROOT = Path(__file__).resolve().parents[1]
 ENVIRONMENT = ROOT / "build" / "env"
 EMULATED_GPU = "gfx1201"
 BUILD_FIRST = "run ./pixiw run build first"
+# Which stage of the build made what each variable names.
+_STAGE_VARIABLES = {
+    "host": "FLASH_ATTN_ROCM_LIBRARY",
+    "kernels": "FLASH_ATTN_ROCM_KERNELS",
+    "emulator": "FLASH_ATTN_ROCM_EMULATOR",
+}
 
 
 def installed_package() -> Path | None:
@@ -37,17 +44,34 @@ _point_at_installed_files()
 
 
 @pytest.fixture(scope="session")
-def installed() -> Path:
-    """The installed Python package, proved to be the same code as src/."""
+def installed(request: pytest.FixtureRequest) -> Path:
+    """The installed Python package, proved to be made from the sources as they are now."""
     package = installed_package()
     if package is None:
         pytest.fail(f"nothing is installed in {ENVIRONMENT}; {BUILD_FIRST}")
-    source = ROOT / "src" / "flash_attn_rocm"
-    files = [str(path.relative_to(source)) for path in source.rglob("*") if path.suffix in {".py", ".toml"}]
-    _, changed, absent = filecmp.cmpfiles(source, package, files, shallow=False)
-    if stale := sorted(changed + absent):
-        pytest.fail(f"build/env is older than src/: {stale}; {BUILD_FIRST}")
+    request.getfixturevalue("fresh")
     return package
+
+
+@pytest.fixture(scope="session")
+def fresh() -> None:
+    """Fail when what the tests use of build/env was made from other sources than those that are here now."""
+    stages = [
+        stage
+        for stage, variable in _STAGE_VARIABLES.items()
+        if Path(os.environ.get(variable, "/")).is_relative_to(ENVIRONMENT)
+    ]
+    if changed := changed_since_build(stages):
+        more = f" and {len(changed) - 5} more" if len(changed) > 5 else ""
+        pytest.fail(f"build/env is older than {', '.join(changed[:5])}{more}; {BUILD_FIRST}", pytrace=False)
+
+
+@pytest.fixture(autouse=True)
+def _fresh_where_installed_files_are_used(request: pytest.FixtureRequest) -> None:
+    # Before the first build there is nothing stale: what then cannot run says so itself.
+    folder = request.path.relative_to(ROOT / "tests").parts[0]
+    if folder in ("api", "isa", "kernels") and installed_package() is not None:
+        request.getfixturevalue("fresh")
 
 
 @pytest.fixture(scope="session")

@@ -16,47 +16,15 @@ from flash_attn_rocm.archs import Arch
 from scripts.buildlib.build_log import BuildLog
 from scripts.buildlib.errors import BuildError
 from scripts.buildlib.repack.archive import link_or_copy
+from scripts.buildlib.sources import SOURCES, digest_sources
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 RECIPE = ROOT / "recipe" / "recipe.yaml"
 VARIANTS = ROOT / "recipe" / "variants.yaml"
 PLATFORM = "linux-64"
 
-_EVERY_OUTPUT = ("LICENSE", "THIRD_PARTY_NOTICES.md", "recipe/build.sh", "recipe/recipe.yaml")
-_SCRIPTS = "scripts/buildlib"
-# Files that an output is built from, by the stage of scripts/build.py that its build script runs. Outputs are built in
-# this order: the tests of each use those before it. The selector has no files.
-SOURCES: dict[str, tuple[str, ...]] = {
-    "kernels": (
-        f"{_SCRIPTS}/output_files.py",
-        f"{_SCRIPTS}/kernels.py",
-        f"{_SCRIPTS}/compile_*.py",
-        "ck/**/*",
-        "csrc/device/*",
-        "src/flash_attn_rocm/archs/*",
-    ),
-    "selector": (),
-    "host": (
-        f"{_SCRIPTS}/output_files.py",
-        f"{_SCRIPTS}/host.py",
-        "csrc/*",
-        "csrc/device/*.def",
-        "csrc/host/*",
-        "csrc/torch/*",
-        "src/**/*",
-        "pyproject.toml",
-        "README.md",
-    ),
-    "emulator": (
-        f"{_SCRIPTS}/output_files.py",
-        f"{_SCRIPTS}/emulator.py",
-        "emulator/**/*",
-        "tests/isa/kernels/**/*",
-        "csrc/host/*.def",
-        "csrc/host/sha256.*",
-        "src/flash_attn_rocm/archs/*",
-    ),
-}
+# Settings that say where things are or how fast to build, which change no package.
+_UNKEYED = ("build_cache", "ck_root", "max_jobs")
 
 
 class PackageError(BuildError):
@@ -152,25 +120,16 @@ def needed_names(outputs: Iterable[Output]) -> set[str]:
     return {spec.split()[0] for spec in specs} - own
 
 
-def _digest_sources(stage: str) -> str:
-    total = hashlib.sha256()
-    for pattern in (*_EVERY_OUTPUT, *SOURCES[stage]):
-        for path in sorted(ROOT.glob(pattern)):
-            if path.is_file() and "__pycache__" not in path.parts:
-                total.update(f"{path.relative_to(ROOT)}\n".encode())
-                total.update(hashlib.sha256(path.read_bytes()).digest())
-    return total.hexdigest()
-
-
 def output_keys(outputs: Sequence[Output], channel_names: Sequence[str]) -> dict[str, str]:
-    """Content key per output: its sources, its variant, the channels' contents, and the outputs built before it.
+    """Content key per output: its sources, its variant, the channels' names, and the outputs built before it.
 
-    An output's tests run those before it, so a change of one tests the later ones again.
+    An output's tests run those before it, so a change of one tests the later ones again. A local channel is named by
+    its contents. A channel that is given by URL is not looked into: what changes in it builds no package again.
     """
     keys: dict[str, str] = {}
     for output in outputs:
-        variant = {key: value for key, value in output.rendered.variant.items() if key != "build_cache"}
-        parts = [output.file_name, json.dumps(variant, sort_keys=True), _digest_sources(output.stage)]
+        variant = {key: value for key, value in output.rendered.variant.items() if key not in _UNKEYED}
+        parts = [output.file_name, json.dumps(variant, sort_keys=True), digest_sources(output.stage)]
         parts += [*channel_names, *keys.values()]
         keys[output.file_name] = hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
     return keys

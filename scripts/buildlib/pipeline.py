@@ -25,6 +25,7 @@ from scripts.buildlib.errors import BuildError
 from scripts.buildlib.install import install_packages
 from scripts.buildlib.kernels import KernelRequest, build_kernels
 from scripts.buildlib.request import choose_archs, choose_hdims, choose_max_jobs, native_gpus
+from scripts.buildlib.sources import hash_all_sources, write_record
 from scripts.buildlib.toolchain import Toolchain, find_toolchain
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -55,6 +56,7 @@ class Pipeline:
     ck: CkSource | None = None
     outputs: list[conda_packages.Output] = field(default_factory=list)
     keys: dict[str, str] = field(default_factory=dict)
+    sources: dict[str, dict[str, str]] = field(default_factory=dict)
     rows: list[tuple[str, float, str]] = field(default_factory=list)
 
     @contextlib.contextmanager
@@ -128,6 +130,7 @@ def build_packages(work: Pipeline) -> None:
             ROOT / "build" / "conda", ROOT / "build" / "logs", DIST, work.cache / "conda" / "outputs"
         )
         conda_packages.clear_others(places, work.outputs)
+        work.sources = hash_all_sources()  # now: what is changed during the build may not have got into it
         # A local channel's directory is named by its contents: where the cache is does not matter.
         names = [channel.rsplit("/", 1)[-1] if channel.startswith("file:") else channel for channel in work.channels]
         work.keys = conda_packages.output_keys(work.outputs, names)
@@ -167,6 +170,7 @@ def install_environment(work: Pipeline) -> None:
             Path(os.environ["RATTLER_CACHE_DIR"]) / "pkgs",
             {"CONDA_OVERRIDE_AMDGPU_ARCH": chosen.amdgpu_arch},
         )
+        write_record(work.sources)
         report(f"{ENVIRONMENT} {'installed' if changed else 'unchanged'}")
 
 

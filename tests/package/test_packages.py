@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from scripts.buildlib import packages
+from scripts.buildlib import sources
 from scripts.buildlib.packages import Output, PackageError, Places, build_output, clear_others, output_keys
 
 
@@ -89,7 +89,8 @@ def test_packages_of_earlier_builds_are_removed(places: Places) -> None:
 def test_key_follows_sources_variant_channel_and_the_outputs_before(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(packages, "ROOT", tmp_path)
+    monkeypatch.setattr(sources, "ROOT", tmp_path)
+    monkeypatch.setattr(sources, "find_scripts", lambda _: set())
     (tmp_path / "ck").mkdir()
     (tmp_path / "ck" / "a.py").write_text("1", encoding="utf-8")
 
@@ -98,14 +99,9 @@ def test_key_follows_sources_variant_channel_and_the_outputs_before(
         return list(output_keys(outputs, [channel]).values())
 
     first = keys({"profile": "smoke"})
-    assert keys({"profile": "smoke", "build_cache": "/elsewhere"}) == first
+    assert keys({"profile": "smoke", "build_cache": "/elsewhere", "ck_root": "/mine", "max_jobs": "3"}) == first
     assert all(new != old for new, old in zip(keys({"profile": "full"}), first, strict=True))
+    assert all(new != old for new, old in zip(keys({"profile": "smoke", "ck_tree": "0a"}), first, strict=True))
     assert all(new != old for new, old in zip(keys({"profile": "smoke"}, "d"), first, strict=True))
     (tmp_path / "ck" / "a.py").write_text("2", encoding="utf-8")
     assert all(new != old for new, old in zip(keys({"profile": "smoke"}), first, strict=True))
-
-
-def test_every_pattern_of_sources_matches_files() -> None:
-    for stage, patterns in packages.SOURCES.items():
-        for pattern in patterns:
-            assert any(path.is_file() for path in packages.ROOT.glob(pattern)), (stage, pattern)

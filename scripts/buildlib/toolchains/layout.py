@@ -164,7 +164,7 @@ def _inspect_rocm(parts: Parts, gfxs: Sequence[str], versions: dict[str, str]) -
 
 
 def _probe(toolchain: Toolchain, gfx: str) -> None:
-    """Compile a tiny kernel with the flags of the real ones: it shows what versions do not, such as bitcode the compiler cannot read."""
+    """Compile a tiny kernel with the flags of real ones: it shows what versions do not, such as unreadable bitcode."""
     with tempfile.TemporaryDirectory() as scratch:
         source = Path(scratch) / "probe.hip"
         source.write_text(_PROBE, encoding="utf-8")
