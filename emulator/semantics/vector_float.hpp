@@ -54,7 +54,8 @@ LANES F32 min3_num(F32 a, F32 b, F32 c) { return min_num(min_num(a, b), c); }
 LANES F32 maxmin_num(F32 a, F32 b, F32 c) { return min_num(max_num(a, b), c); }
 LANES F32 minmax_num(F32 a, F32 b, F32 c) { return max_num(min_num(a, b), c); }
 LANES F32 med3_num(F32 a, F32 b, F32 c) {
-  const F32 ordered = max_num(min_num(a, b), min_num(max_num(a, b), c));
+  const F32 largest = max3_num(a, b, c);
+  const F32 ordered = select(largest == a, max_num(b, c), select(largest == b, max_num(a, c), max_num(a, b)));
   return select((a != a) | (b != b) | (c != c), min3_num(a, b, c), ordered);
 }
 // V_MAXIMUM_F32, V_MINIMUM_F32: as above, but a NaN wins.
@@ -108,10 +109,11 @@ LANES F32 exp2(F32 a) {
 LANES F32 log2(F32 a) {
   return per_lane<F32>([](float x) { return float(std::log2(double(x))); }, flush_denormal(a));
 }
-// V_SIN_F32, V_COS_F32: of S0 revolutions.
+// V_SIN_F32, V_COS_F32: of S0 revolutions. The sine of -0 is -0.
 LANES F32 sin(F32 a) {
-  return per_lane<F32>([](float x) { return float(std::sin((double(x) - std::floor(double(x))) * 6.283185307179586)); },
-                       a);
+  const F32 result = per_lane<F32>(
+      [](float x) { return float(std::sin((double(x) - std::floor(double(x))) * 6.283185307179586)); }, a);
+  return select(a == F32(0), a, result);
 }
 LANES F32 cos(F32 a) {
   return per_lane<F32>([](float x) { return float(std::cos((double(x) - std::floor(double(x))) * 6.283185307179586)); },

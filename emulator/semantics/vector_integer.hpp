@@ -89,7 +89,8 @@ LANES U32 mad_u32_u24(U32 a, U32 b, U32 c) { return mul_u32_u24(a, b) + c; }
 LANES S32 sign_extend_24(S32 a) { return (a << S32(8)) >> S32(8); }
 LANES S32 mul_i32_i24(S32 a, S32 b) { return bits<S32>(bits<U32>(sign_extend_24(a)) * bits<U32>(sign_extend_24(b))); }
 LANES S32 mad_i32_i24(S32 a, S32 b, S32 c) { return bits<S32>(bits<U32>(mul_i32_i24(a, b)) + bits<U32>(c)); }
-// V_MAD_CO_U64_U32: 64-bit S0 * S1 + S2; the carry out of bit 63 goes to the mask operand.
+// V_MAD_CO_U64_U32: 64-bit S0 * S1 + S2; bit 64 of the exact result (the carry out, or the
+// sign) goes to the mask operand.
 LANES U64 mad_co_u64_u32(U32 a, U32 b, U64 c, S32& carry) {
   const U64 sum = convert<U64>(a) * convert<U64>(b) + c;
   carry = convert<S32>(sum < c);
@@ -98,19 +99,19 @@ LANES U64 mad_co_u64_u32(U32 a, U32 b, U64 c, S32& carry) {
 LANES S64 mad_co_i64_i32(S32 a, S32 b, S64 c, S32& carry) {
   const S64 product = convert<S64>(a) * convert<S64>(b);
   const S64 sum = bits<S64>(bits<U64>(product) + bits<U64>(c));
-  carry = convert<S32>(((product ^ sum) & (c ^ sum)) < S64(0));
+  const S64 carry_out = (product & c) | ((product | c) & ~sum);
+  carry = convert<S32>((product ^ c ^ carry_out) < S64(0));
   return sum;
 }
 
 // V_BFE_U32: S2[4:0] bits of S0 from bit S1[4:0]. V_BFE_I32: the same, sign extended. V_BFI_B32: S0 selects S1 or S2
 // per bit.
 LANES U32 bfe_u32(U32 a, U32 b, U32 c) { return (a >> (b & U32(31))) & ((U32(1) << (c & U32(31))) - U32(1)); }
-LANES S32 bfe_i32(U32 a, U32 b, U32 c) {
+LANES S32 bfe_i32(S32 a, U32 b, U32 c) {
   const U32 width = c & U32(31);
-  const U32 field = bfe_u32(a, b, c);
-  const U32 sign = (field >> ((width - U32(1)) & U32(31))) & U32(1);
-  const U32 extended = field | ((U32(0) - sign) << width);
-  return bits<S32>(select(width == U32(0), U32(0), extended));
+  const U32 unused = (U32(32) - width) & U32(31);
+  const S32 field = a >> bits<S32>(b & U32(31));  // bits beyond the sign are the sign
+  return select(width == U32(0), S32(0), bits<S32>(bits<U32>(field) << unused) >> bits<S32>(unused));
 }
 LANES U32 bfi_b32(U32 a, U32 b, U32 c) { return (a & b) | (~a & c); }
 // V_ALIGNBIT_B32, V_ALIGNBYTE_B32: bits of {S0, S1} from bit S2[4:0], or byte S2[1:0].

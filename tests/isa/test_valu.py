@@ -72,7 +72,8 @@ def bfe(a: int, b: int, c: int) -> int:
 
 
 def bfe_signed(a: int, b: int, c: int) -> int:
-    return signed(bfe(a, b, c), c & 31) if c & 31 else 0
+    """Bits beyond the operand's sign are the sign: the shift is arithmetic."""
+    return signed(signed(a) >> (b & 31), c & 31) if c & 31 else 0
 
 
 def max_number(a: Array, b: Array) -> Array:
@@ -91,8 +92,9 @@ def with_nan(function: Callable[[Array, Array], Array]) -> Callable[[Array, Arra
 
 
 def median(a: Array, b: Array, c: Array) -> Array:
-    """The middle of three numbers; with a NaN among them, the smallest number."""
-    middle = max_number(min_number(a, b), min_number(max_number(a, b), c))
+    """The larger of what is left without the largest (zeros are equal); with a NaN, the smallest number."""
+    largest = max_number(max_number(a, b), c)
+    middle = np.where(largest == a, max_number(b, c), np.where(largest == b, max_number(a, c), max_number(a, b)))
     return np.where(np.isnan(a) | np.isnan(b) | np.isnan(c), min_number(min_number(a, b), c), middle)
 
 
@@ -354,7 +356,9 @@ FLOAT = {
     "v_rsq_f32": Op("f32", "f32", via_f64(lambda a: 1 / np.sqrt(a)), 1),
     "v_exp_f32": Op("f32", "f32", via_f64(np.exp2), 1),
     "v_log_f32": Op("f32", "f32", via_f64(np.log2), 1),
-    "v_sin_f32": Op("f32", "f32", lambda a: np.sin(np.mod(a.astype(F64), 1) * 2 * np.pi).astype(F32), 1),
+    "v_sin_f32": Op(
+        "f32", "f32", lambda a: np.where(a == 0, a, np.sin(np.mod(a.astype(F64), 1) * 2 * np.pi).astype(F32)), 1
+    ),
     "v_cos_f32": Op("f32", "f32", lambda a: np.cos(np.mod(a.astype(F64), 1) * 2 * np.pi).astype(F32), 1),
     "v_ldexp_f32": Op("f32 s32", "f32", ldexp(F32)),
     "v_div_fixup_f32": Op("f32 f32 f32", "f32", div_fixup(F32, 255, 23, -150)),
