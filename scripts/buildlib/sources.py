@@ -33,6 +33,7 @@ SOURCES: dict[str, tuple[str, ...]] = {
     "emulator": (
         "emulator/**/*",
         "tests/isa/kernels/**/*",
+        "tests/isa/fuzz_*.py",
         "csrc/host/*.def",
         "csrc/host/sha256.*",
         "src/flash_attn_rocm/archs/*",

@@ -3,7 +3,7 @@
 python -m tests.isa.fuzz_assembly --isa emulator/isa/gfx12.toml --out build/fuzz.s
 
 A kernel reads sources 0 to 2 through pointers 1 to 3, the old destination through pointer 4 and a flag (vcc or scc)
-through pointer 5, per lane, and stores its result through pointer 0. Scalar instructions take the first lane's operands.
+through pointer 5, per lane, and stores its result through pointer 0. Scalar instructions read the first lane's.
 """
 
 from __future__ import annotations
