@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 
+from flash_attn_rocm import __version__
 from tests.api.fake_runtime import SRC
 
 MEASURE = f"""
@@ -32,4 +33,4 @@ def test_import_is_quick_and_lazy() -> None:
     assert elapsed <= 0.030, f"import took {1000 * elapsed:.1f} ms beyond torch; allowed: 30 ms"
     assert not [path for path in opened if path.endswith((".co", ".json", ".so", ".toml"))]
     assert not rich
-    assert version == "0.1.0"
+    assert version == __version__
