@@ -4,9 +4,13 @@
 #include <algorithm>
 #include <cstring>
 #include <exception>
+#include <filesystem>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "describe.hpp"
+#include "error.hpp"
 #include "library.hpp"
 
 namespace {
@@ -29,8 +33,22 @@ int guarded(Function&& function)
     }
 }
 
-int copy_text(const std::string& text, char* buffer, std::size_t size)
+// A path argument of the function with this name.
+std::string required_path(const char* function, const char* path)
 {
+    if(path == nullptr || *path == '\0')
+    {
+        flash_attn_rocm::fail(function, ": the path is ", path == nullptr ? "NULL" : "empty", "; expected a path");
+    }
+    return path;
+}
+
+int copy_text(const char* function, const std::string& text, char* buffer, std::size_t size)
+{
+    if(buffer == nullptr && size != 0)
+    {
+        flash_attn_rocm::fail(function, ": the buffer is NULL, but its size is ", size, "; expected size 0");
+    }
     if(size != 0)
     {
         const std::size_t copied = std::min(text.size(), size - 1);
@@ -49,7 +67,7 @@ const char* fa_rocm_last_error(void) { return last_error.c_str(); }
 int fa_rocm_use_hip_library(const char* path)
 {
     return guarded([&] {
-        Library::instance().use_hip_library(path);
+        Library::instance().use_hip_library(required_path("fa_rocm_use_hip_library", path));
         return 0;
     });
 }
@@ -57,17 +75,40 @@ int fa_rocm_use_hip_library(const char* path)
 int fa_rocm_add_kernel_path(const char* directory)
 {
     return guarded([&] {
-        Library::instance().add_kernel_path(directory);
+        Library::instance().add_kernel_path(required_path("fa_rocm_add_kernel_path", directory));
+        return 0;
+    });
+}
+
+int fa_rocm_set_kernel_paths(const char* const* directories, size_t count)
+{
+    return guarded([&] {
+        constexpr const char* name = "fa_rocm_set_kernel_paths";
+        if(directories == nullptr && count != 0)
+        {
+            flash_attn_rocm::fail(name, ": the list is NULL, but its length is ", count, "; expected length 0");
+        }
+        std::vector<std::filesystem::path> paths;
+        for(std::size_t i = 0; i < count; ++i)
+        {
+            paths.emplace_back(required_path(name, directories[i]));
+        }
+        Library::instance().set_kernel_paths(std::move(paths));
         return 0;
     });
 }
 
 int fa_rocm_describe(char* buffer, size_t size)
 {
-    return guarded([&] { return copy_text(flash_attn_rocm::describe(Library::instance()), buffer, size); });
+    return guarded([&] {
+        return copy_text("fa_rocm_describe", flash_attn_rocm::describe(Library::instance()), buffer, size);
+    });
 }
 
 int fa_rocm_launch_counts(char* buffer, size_t size)
 {
-    return guarded([&] { return copy_text(flash_attn_rocm::describe_launches(Library::instance()), buffer, size); });
+    return guarded([&] {
+        const std::string text = flash_attn_rocm::describe_launches(Library::instance());
+        return copy_text("fa_rocm_launch_counts", text, buffer, size);
+    });
 }

@@ -21,14 +21,17 @@ FA_ROCM_EXPORT const char* fa_rocm_version(void);
 /* Text of this thread's last failure; empty if there was none. Valid until the thread's next failing call. */
 FA_ROCM_EXPORT const char* fa_rocm_last_error(void);
 
-/* Path of the HIP runtime to use instead of searching for one; before the runtime's first use. */
+/* Path of the HIP runtime to use instead of searching for one; before the runtime's first use. NULL and "" fail. */
 FA_ROCM_EXPORT int fa_rocm_use_hip_library(const char* path);
 
-/* Adds a directory that holds <gfx>/kernels.json; directories added earlier win. */
+/* Adds a directory that holds <gfx>/kernels.json; directories added earlier win. NULL and "" fail. */
 FA_ROCM_EXPORT int fa_rocm_add_kernel_path(const char* directory);
 
+/* Replaces all directories, the first one winning; calls in progress keep the kernels they have chosen. */
+FA_ROCM_EXPORT int fa_rocm_set_kernel_paths(const char* const* directories, size_t count);
+
 /* JSON with the HIP runtime, the devices and their kernels. Returns the length without the terminating NUL, like
- * snprintf: when it is not below `size`, the text was cut. */
+ * snprintf: when it is not below `size`, the text was cut. `buffer` may be NULL when `size` is 0. */
 FA_ROCM_EXPORT int fa_rocm_describe(char* buffer, size_t size);
 
 /* JSON object from kernel name to launches in this process; returns as fa_rocm_describe does. */

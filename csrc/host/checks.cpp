@@ -1,8 +1,10 @@
 // Checks of a forward request: extents, values and memory layout.
 #include "checks.hpp"
 
+#include <cmath>
 #include <cstdint>
 #include <limits>
+#include <numbers>
 
 #include "error.hpp"
 
@@ -23,6 +25,22 @@ std::int64_t multiply_add(std::int64_t a, std::int64_t b, std::int64_t c)
     return a * b + c;
 }
 
+void check_window_bound(const char* name, std::int64_t value)
+{
+    if(value < std::numeric_limits<std::int32_t>::min() || value > kInt32Max)
+    {
+        fail(name, " is ", value, "; allowed: negative (unbounded) to ", kInt32Max, ", in 32 bits");
+    }
+}
+
+// What the kernels are given is the scale times log2(e) in float32: with 0, masked scores become -inf * 0 = NaN, and
+// below 0 the row maximum, taken before scaling, is the minimum.
+bool usable_scale(double softmax_scale)
+{
+    const auto scale = static_cast<float>(softmax_scale * std::numbers::log2e);
+    return std::isfinite(softmax_scale) && std::isfinite(scale) && scale >= std::numeric_limits<float>::min();
+}
+
 } // namespace
 
 void check_fwd_request(const FwdRequest& request)
@@ -39,13 +57,21 @@ void check_fwd_request(const FwdRequest& request)
     {
         fail("sequence lengths are ", request.seqlen_q, " and ", request.seqlen_k, "; allowed: up to ", kInt32Max);
     }
-    if(request.dropout_p < 0.0 || request.dropout_p >= 1.0)
+    if(!usable_scale(request.softmax_scale))
+    {
+        fail("softmax_scale is ", request.softmax_scale, "; allowed: finite and above 0, in the range of float32. Set "
+             "FLASH_ATTN_ROCM_BACKEND=sdpa for others");
+    }
+    check_window_bound("window_left", request.window_left);
+    check_window_bound("window_right", request.window_right);
+    // Written so that NaN fails.
+    if(!(request.dropout_p >= 0.0 && request.dropout_p < 1.0))
     {
         fail("dropout_p is ", request.dropout_p, "; allowed: 0 <= dropout_p < 1");
     }
-    if(request.softcap < 0.0)
+    if(!(request.softcap >= 0.0 && request.softcap <= std::numeric_limits<float>::max()))
     {
-        fail("softcap is ", request.softcap, "; allowed: 0 (off) or a positive number");
+        fail("softcap is ", request.softcap, "; allowed: 0 (off) or a finite positive number");
     }
 }
 

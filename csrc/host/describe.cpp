@@ -18,7 +18,7 @@ Json describe_device(Library& library, const HipRuntime& hip, int device)
         const DeviceFacts& facts = library.devices().facts(hip, device);
         row["name"]              = facts.name;
         row["gfx"]               = facts.gfx;
-        row["multiprocessors"]     = facts.multiprocessors;
+        row["multiprocessors"]   = facts.multiprocessors;
         row["wave_size"]         = facts.wave_size;
         const Manifest& manifest = library.manifest(facts.gfx);
         row["kernels"]           = manifest.path.string();
@@ -36,7 +36,7 @@ Json describe_device(Library& library, const HipRuntime& hip, int device)
 
 std::string describe(Library& library)
 {
-    Json report        = {{"hip", Json::object()}, {"devices", Json::array()}, {"kernel_paths", Json::array()}};
+    Json report = {{"hip", Json::object()}, {"devices", Json::array()}, {"kernel_paths", Json::array()}};
     for(const std::filesystem::path& path : library.kernel_paths())
     {
         report["kernel_paths"].push_back(path.string());

@@ -15,7 +15,7 @@ struct DeviceFacts
     std::string name;
     std::string gfx; // without feature suffixes: "gfx90a", not "gfx90a:sramecc+:xnack-"
     int multiprocessors = 0;
-    int wave_size     = 0;
+    int wave_size       = 0;
 };
 
 class DeviceCache

@@ -53,23 +53,29 @@ void launch_once(const HipRuntime& hip,
 
 } // namespace
 
-const KernelInfo& select_fwd_kernel(Library& library, int device, const FwdRequest& request)
+FwdKernel select_fwd_kernel(Library& library, int device, const FwdRequest& request)
 {
     const DeviceFacts& facts = library.devices().facts(library.hip(), device);
-    const FwdChoice choice   = choose_fwd_kernel(library.manifest(facts.gfx), request);
+    const Manifest& manifest = library.manifest(facts.gfx);
+    if(manifest.wave_size != facts.wave_size)
+    {
+        fail(manifest.path.string(), ": its kernels are for waves of ", manifest.wave_size, ", but device ", device,
+             " (", facts.gfx, ") has waves of ", facts.wave_size, ". Reinstall: ", reinstall_command(facts.gfx));
+    }
+    const FwdChoice choice = choose_fwd_kernel(manifest, request);
     if(choice.kernel == nullptr)
     {
         fail(kNoKernel, choice.reason);
     }
-    return *choice.kernel;
+    return {manifest, *choice.kernel};
 }
 
-void launch_fwd(Library& library, int device, HipStream stream, const KernelInfo& kernel, const FwdRequest& request)
+void launch_fwd(Library& library, int device, HipStream stream, const FwdKernel& chosen, const FwdRequest& request)
 {
-    const HipRuntime& hip = library.hip();
-    const auto& manifest  = library.manifest(library.devices().facts(hip, device).gfx);
-    HipFunction function  = library.modules().function(hip, device, manifest, kernel);
-    ArgValues values      = fwd_arg_values(request);
+    const HipRuntime& hip    = library.hip();
+    const KernelInfo& kernel = chosen.kernel;
+    HipFunction function     = library.modules().function(hip, device, chosen.manifest, kernel);
+    ArgValues values         = fwd_arg_values(request);
 
     const std::int64_t step = batches_per_launch(request);
     if(step == 1)

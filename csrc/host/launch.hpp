@@ -6,11 +6,19 @@
 
 namespace flash_attn_rocm {
 
-// The kernel for this request on this device. Throws Error, marked kNoKernel when nothing installed covers it.
-const KernelInfo& select_fwd_kernel(Library& library, int device, const FwdRequest& request);
+// A kernel and the manifest that describes it.
+struct FwdKernel
+{
+    const Manifest& manifest;
+    const KernelInfo& kernel;
+};
+
+// The kernel for this request on this device. Throws Error, marked kNoKernel when nothing installed covers it, or when
+// the kernels were built for another wave size than the device has.
+FwdKernel select_fwd_kernel(Library& library, int device, const FwdRequest& request);
 
 // Launches on `stream` of `device`, which must be current; returns without waiting. Extents must be positive and the
 // layout must suit the kernel (checks.hpp).
-void launch_fwd(Library& library, int device, HipStream stream, const KernelInfo& kernel, const FwdRequest& request);
+void launch_fwd(Library& library, int device, HipStream stream, const FwdKernel& chosen, const FwdRequest& request);
 
 } // namespace flash_attn_rocm

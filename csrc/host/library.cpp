@@ -2,6 +2,7 @@
 #include "library.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "error.hpp"
 
@@ -36,7 +37,15 @@ void Library::add_kernel_path(const std::filesystem::path& directory)
     if(std::find(kernel_paths_.begin(), kernel_paths_.end(), directory) == kernel_paths_.end())
     {
         kernel_paths_.push_back(directory);
+        manifests_.clear();
     }
+}
+
+void Library::set_kernel_paths(std::vector<std::filesystem::path> directories)
+{
+    const std::lock_guard lock(mutex_);
+    kernel_paths_ = std::move(directories);
+    manifests_.clear();
 }
 
 std::vector<std::filesystem::path> Library::kernel_paths()
@@ -58,11 +67,16 @@ const HipRuntime& Library::hip()
 const Manifest& Library::manifest(const std::string& gfx)
 {
     const std::lock_guard lock(mutex_);
-    std::unique_ptr<Manifest>& entry = manifests_[gfx];
-    if(entry)
+    const Manifest*& entry = manifests_[gfx];
+    if(entry == nullptr)
     {
-        return *entry;
+        entry = &find_manifest(gfx);
     }
+    return *entry;
+}
+
+const Manifest& Library::find_manifest(const std::string& gfx)
+{
     std::string searched;
     for(const std::filesystem::path& directory : kernel_paths_)
     {
@@ -73,17 +87,20 @@ const Manifest& Library::manifest(const std::string& gfx)
             searched += concat(searched.empty() ? "" : ", ", path.string());
             continue;
         }
-        Manifest loaded = load_manifest(path);
-        if(loaded.gfx != gfx)
+        if(const auto found = loaded_.find(path); found != loaded_.end())
         {
-            fail(path.string(), ": holds kernels for ", loaded.gfx, ", expected ", gfx, ". Reinstall: ",
+            return *found->second;
+        }
+        auto loaded = std::make_unique<Manifest>(load_manifest(path));
+        if(loaded->gfx != gfx)
+        {
+            fail(path.string(), ": holds kernels for ", loaded->gfx, ", expected ", gfx, ". Reinstall: ",
                  reinstall_command(gfx));
         }
-        entry = std::make_unique<Manifest>(std::move(loaded));
-        return *entry;
+        return *loaded_.emplace(path, std::move(loaded)).first->second;
     }
     fail("no kernels for GPU ", gfx, " are installed (searched: ", searched.empty() ? "nowhere" : searched,
-         "). Install them: conda install flash-attn-rocm-kernels-", gfx,
+         "). If this version has kernels for it, they are in the package flash-attn-rocm-kernels-", gfx,
          ". Or set FLASH_ATTN_ROCM_BACKEND=sdpa to run on torch's own attention.");
 }
 

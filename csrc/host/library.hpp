@@ -26,23 +26,29 @@ public:
 
     // Adds a directory that holds <gfx>/kernels.json; earlier ones win.
     void add_kernel_path(const std::filesystem::path& directory);
+    // Replaces them all. Manifests in use stay valid: what was loaded is kept.
+    void set_kernel_paths(std::vector<std::filesystem::path> directories);
     std::vector<std::filesystem::path> kernel_paths();
 
     // The HIP runtime, loaded at the first call. Throws Error as load_hip_runtime does; a later call tries again.
     const HipRuntime& hip();
 
-    // The kernels of a GPU, read at the first call. Throws Error naming the package to install when there are none.
+    // The kernels of a GPU, read at the first call; the reference stays valid for the life of the process. Throws Error
+    // naming the package that would hold them when there are none.
     const Manifest& manifest(const std::string& gfx);
 
     DeviceCache& devices() { return devices_; }
     ModuleCache& modules() { return modules_; }
 
 private:
+    const Manifest& find_manifest(const std::string& gfx);
+
     std::mutex mutex_;
     HipSearch search_;
     std::vector<std::filesystem::path> kernel_paths_;
     std::unique_ptr<HipRuntime> hip_;
-    std::map<std::string, std::unique_ptr<Manifest>> manifests_;
+    std::map<std::filesystem::path, std::unique_ptr<Manifest>> loaded_; // by path of kernels.json; never shrinks
+    std::map<std::string, const Manifest*> manifests_;                  // by GPU, for the present kernel_paths_
     DeviceCache devices_;
     ModuleCache modules_;
 };

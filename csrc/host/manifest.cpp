@@ -27,16 +27,22 @@ struct Reader
     const Json& object;
     std::string where;
 
-    template <class T>
-    T get(const char* key) const
+    const Json& at(const char* key) const
     {
         if(!object.is_object() || !object.contains(key))
         {
             fail(where, ": field '", key, "' is missing");
         }
+        return object.at(key);
+    }
+
+    template <class T>
+    T get(const char* key) const
+    {
+        const Json& value = at(key);
         try
         {
-            return object.at(key).get<T>();
+            return value.get<T>();
         }
         catch(const Json::exception& error)
         {
@@ -46,15 +52,12 @@ struct Reader
 
     const Json& array(const char* key) const
     {
-        if(!object.is_object() || !object.contains(key))
-        {
-            fail(where, ": field '", key, "' is missing");
-        }
-        if(!object.at(key).is_array())
+        const Json& value = at(key);
+        if(!value.is_array())
         {
             fail(where, ": field '", key, "' is not an array");
         }
-        return object.at(key);
+        return value;
     }
 };
 
@@ -90,7 +93,7 @@ Padding parse_padding(const Reader& reader)
 
 void parse_args(const Reader& reader, KernelInfo& kernel)
 {
-    const Json args = reader.get<Json>("args");
+    const Json& args = reader.at("args");
     if(!args.is_object())
     {
         fail(reader.where, ": field 'args' is not an object");

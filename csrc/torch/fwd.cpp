@@ -149,7 +149,7 @@ void make_readable(const KernelInfo& kernel, Tensor& q, Tensor& k, Tensor& v)
     }
 }
 
-void launch_emulated(const KernelInfo& kernel, const FwdRequest& request, std::vector<ByteRange> memory)
+void launch_emulated(const FwdKernel& chosen, const FwdRequest& request, std::vector<ByteRange> memory)
 {
     // One at a time: calls on other threads may share tensors, and memory can be registered only once.
     static std::mutex mutex;
@@ -158,27 +158,27 @@ void launch_emulated(const KernelInfo& kernel, const FwdRequest& request, std::v
     const HipRuntime& hip = library.hip();
     check_hip(hip, hip.api.hipSetDevice(0), "hipSetDevice(0)");
     const HostRegistration registration(hip, std::move(memory));
-    launch_fwd(library, 0, nullptr, kernel, request);
-    check_hip(hip, hip.api.hipStreamSynchronize(nullptr), concat("running ", kernel.name));
+    launch_fwd(library, 0, nullptr, chosen, request);
+    check_hip(hip, hip.api.hipStreamSynchronize(nullptr), concat("running ", chosen.kernel.name));
 }
 
 // The request's launches are queued on torch's current stream, or done when this returns on the emulated GPU.
-void launch(const KernelInfo& kernel, FwdRequest request, Tensor q, Tensor k, Tensor v, Tensor out, Tensor lse)
+void launch(const FwdKernel& chosen, FwdRequest request, Tensor q, Tensor k, Tensor v, Tensor out, Tensor lse)
 {
     STD_TORCH_CHECK(!layout_too_large(view_of(out), request.seqlen_q, request.hdim),
                     "out has shape ", describe_shape(out),
                     ": one head spans more than 2 GiB. Split the heads or the sequence into chunks");
-    make_readable(kernel, q, k, v);
+    make_readable(chosen.kernel, q, k, v);
     request.q = view_of(q);
     request.k = view_of(k);
     request.v = view_of(v);
     if(q.is_cuda())
     {
         const std::int32_t device = q.get_device_index();
-        launch_fwd(Library::instance(), device, current_stream(device), kernel, request);
+        launch_fwd(Library::instance(), device, current_stream(device), chosen, request);
         return;
     }
-    launch_emulated(kernel,
+    launch_emulated(chosen,
                     request,
                     {byte_range(q), byte_range(k), byte_range(v), byte_range(out), byte_range(lse)});
 }
@@ -219,8 +219,8 @@ std::tuple<Tensor, Tensor> fwd(Tensor q,
     request.dropout_p     = dropout_p;
     request.alibi_slopes  = alibi_slopes ? static_cast<const float*>(alibi_slopes->data_ptr()) : nullptr;
     check_fwd_request(request);
-    const int device         = q.is_cuda() ? q.get_device_index() : 0;
-    const KernelInfo& kernel = select_fwd_kernel(Library::instance(), device, request);
+    const int device       = q.is_cuda() ? q.get_device_index() : 0;
+    const FwdKernel chosen = select_fwd_kernel(Library::instance(), device, request);
     if(out.numel() == 0)
     {
         return {out, lse};
@@ -231,7 +231,7 @@ std::tuple<Tensor, Tensor> fwd(Tensor q,
         torch::stable::fill_(lse, -std::numeric_limits<double>::infinity());
         return {out, lse};
     }
-    launch(kernel, request, q, k, v, out, lse);
+    launch(chosen, request, q, k, v, out, lse);
     return {out, lse};
 }
 

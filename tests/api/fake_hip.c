@@ -1,7 +1,7 @@
 // A HIP runtime that runs nothing: it appends every call to a log, so that tests can check launches byte by byte.
 //
 // Environment: FAKE_HIP_LOG (file, one JSON object a line), FAKE_HIP_VERSION (as hipRuntimeGetVersion gives it),
-// FAKE_HIP_GFX (architecture of the one device), FAKE_HIP_LAUNCH_ERROR (error code every launch returns).
+// FAKE_HIP_GFX (architecture of the one device), FAKE_HIP_WAVE_SIZE, FAKE_HIP_LAUNCH_ERROR (error code every launch returns).
 // It poses as the emulated runtime, so that launches come from CPU tensors. FAKE_HIP_INCOMPLETE leaves out
 // hipModuleLaunchKernel and hipHostRegister.
 #include <stdint.h>
@@ -56,12 +56,6 @@ int hipGetDeviceCount(int* count)
     return 0;
 }
 
-int hipGetDevice(int* device)
-{
-    *device = 0;
-    return 0;
-}
-
 int hipSetDevice(int device)
 {
     (void)device;
@@ -76,7 +70,7 @@ int hipGetDevicePropertiesR0600(char* properties, int device)
     log_range("hipGetDevicePropertiesR0600", NULL, 0);
     memset(properties, 0, 1472);
     strcpy(properties, "Fake GPU");
-    const int warp_size     = 32;
+    const int warp_size       = atoi(setting("FAKE_HIP_WAVE_SIZE", "32"));
     const int multiprocessors = 64;
     memcpy(properties + 308, &warp_size, sizeof(int));
     memcpy(properties + 388, &multiprocessors, sizeof(int));
