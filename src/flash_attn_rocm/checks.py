@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from numbers import Integral, Real
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -11,6 +12,11 @@ from flash_attn_rocm.errors import InputError
 
 DTYPES = (torch.float16, torch.bfloat16)
 MAX_HEAD_DIM = 256
+# Kernels compute in float32 with the scale times log2(e): the largest power of two that leaves room for that, and the
+# smallest normal number.
+_FLOAT_MAX = 2.0**127
+_FLOAT_MIN = 2.0**-126
+_INT32_MIN, _INT32_MAX = -(2**31), 2**31 - 1
 
 
 def _check_tensors(q: Tensor, k: Tensor, v: Tensor) -> None:
@@ -61,13 +67,37 @@ def _check_alibi(q: Tensor, slopes: Tensor) -> None:
         raise InputError(f"alibi_slopes has shape {tuple(slopes.shape)}; allowed: ({heads},) or ({batch}, {heads})")
 
 
+def _check_number(name: str, value: Any) -> None:
+    if isinstance(value, bool) or not isinstance(value, (int, float, torch.SymInt, torch.SymFloat, Real)):
+        raise InputError(f"{name} is {value!r} ({type(value).__name__}); expected a number")
+
+
+def _check_float(name: str, value: Any, allowed: str, *, positive: bool) -> None:
+    """Zero, or a magnitude that float32 holds; NaN fails every comparison."""
+    _check_number(name, value)
+    in_range = _FLOAT_MIN <= value <= _FLOAT_MAX or (not positive and -_FLOAT_MAX <= value <= -_FLOAT_MIN)
+    if not (value == 0.0 or in_range):
+        raise InputError(f"{name} is {value}; allowed: {allowed} (1.2e-38 to 1.7e38 in magnitude, as in float32)")
+
+
+def _check_window(window_size: Any) -> None:
+    expected = f"expected two integers (left, right) from {_INT32_MIN} to {_INT32_MAX}, negative for unbounded"
+    if not isinstance(window_size, tuple | list) or len(window_size) != 2:
+        raise InputError(f"window_size is {window_size!r}; {expected}")
+    for bound in window_size:
+        is_integer = isinstance(bound, (int, torch.SymInt, Integral)) and not isinstance(bound, bool)
+        if not (is_integer and _INT32_MIN <= bound <= _INT32_MAX):
+            raise InputError(f"window_size is {window_size!r}; {expected}")
+
+
 def check_inputs(
     q: Tensor,
     k: Tensor,
     v: Tensor,
     *,
     dropout_p: float,
-    window_size: Sequence[int],
+    softmax_scale: float | None,
+    window_size: tuple[int, int],
     softcap: float,
     alibi_slopes: Tensor | None,
 ) -> None:
@@ -78,11 +108,12 @@ def check_inputs(
     """
     _check_tensors(q, k, v)
     _check_shapes(q, k, v)
+    _check_number("dropout_p", dropout_p)
     if not 0.0 <= dropout_p < 1.0:
         raise InputError(f"dropout_p is {dropout_p}; allowed: 0 <= dropout_p < 1")
-    if len(window_size) != 2:
-        raise InputError(f"window_size is {window_size!r}; expected two integers (left, right), -1 for unbounded")
-    if softcap < 0.0:
-        raise InputError(f"softcap is {softcap}; allowed: 0 (off) or a positive number")
+    if softmax_scale is not None:
+        _check_float("softmax_scale", softmax_scale, "None, 0 or a finite number", positive=False)
+    _check_window(window_size)
+    _check_float("softcap", softcap, "0 (off) or a finite positive number", positive=True)
     if alibi_slopes is not None:
         _check_alibi(q, alibi_slopes)

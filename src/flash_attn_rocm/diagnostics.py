@@ -12,19 +12,10 @@ from typing import Any
 
 import torch
 
-from flash_attn_rocm import paths
-from flash_attn_rocm.backends import choice_for, emulated_gpus
-from flash_attn_rocm.errors import FlashAttnRocmError
-
-_VARIABLES = (
-    "FLASH_ATTN_ROCM_BACKEND",
-    "FLASH_ATTN_ROCM_EMULATE",
-    "FLASH_ATTN_ROCM_KERNELS",
-    "FLASH_ATTN_ROCM_LIBRARY",
-    "FLASH_ATTN_ROCM_EMULATOR",
-    "FLASH_ATTN_ROCM_HIP_LIBRARY",
-    "HSA_OVERRIDE_GFX_VERSION",
-)
+from flash_attn_rocm import environment, paths
+from flash_attn_rocm.backends import choice_for
+from flash_attn_rocm.errors import FlashAttnRocmError, KernelManifestError
+from flash_attn_rocm.kernel_manifest import read_manifest
 
 
 @dataclass(frozen=True)
@@ -58,8 +49,8 @@ def _packages() -> dict[str, str | None]:
     }
 
 
-def _read_manifest(path: Path) -> dict[str, Any]:
-    manifest = json.loads(path.read_text(encoding="utf-8"))
+def _summarise(path: Path) -> dict[str, Any]:
+    manifest = read_manifest(path)
     kernels = manifest["kernels"]
     return {
         "path": str(path),
@@ -78,12 +69,9 @@ def _installed_kernels(problems: list[str]) -> dict[str, dict[str, Any]]:
     kernels: dict[str, dict[str, Any]] = {}
     for gfx, path in paths.find_manifests().items():
         try:
-            kernels[gfx] = _read_manifest(path)
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            problems.append(
-                f"{path}: cannot be read ({error!r}); "
-                f"reinstall: conda install --force-reinstall flash-attn-rocm-kernels-{gfx}"
-            )
+            kernels[gfx] = _summarise(path)
+        except KernelManifestError as error:
+            problems.append(str(error))
     return kernels
 
 
@@ -106,7 +94,7 @@ def _library(problems: list[str]) -> dict[str, Any]:
 
 def needs_hip() -> bool:
     """True where CK kernels could run: a ROCm torch with a GPU, or an emulated GPU."""
-    return bool(emulated_gpus()) or (torch.version.hip is not None and torch.cuda.is_available())
+    return bool(environment.emulated_gpus()) or (torch.version.hip is not None and torch.cuda.is_available())
 
 
 def _devices() -> list[tuple[str, int | None]]:
@@ -135,7 +123,7 @@ def info() -> Info:
     problems: list[str] = []
     return Info(
         packages=_packages(),
-        environment={name: os.environ[name] for name in _VARIABLES if name in os.environ},
+        environment={name: os.environ[name] for name in environment.REPORTED if name in os.environ},
         library=_library(problems),
         kernels=_installed_kernels(problems),
         runs=_runs(problems),

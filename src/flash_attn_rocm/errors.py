@@ -18,13 +18,13 @@ class ArchTableError(FlashAttnRocmError, ValueError):
 
 
 class UnsupportedGpuError(FlashAttnRocmError, ValueError):
-    """A GPU this package has no table for."""
+    """A GPU this package has no table for; `asked_by` is the variable or option that named it, if one did."""
 
-    def __init__(self, gfx: str, supported: tuple[str, ...]) -> None:
+    def __init__(self, gfx: str, supported: tuple[str, ...], asked_by: str = "") -> None:
         self.gfx = gfx
         self.supported = supported
         super().__init__(
-            f"GPU {gfx!r} is not supported; supported: {', '.join(supported)}. "
+            f"{asked_by and asked_by + ': '}GPU {gfx!r} is not supported; supported: {', '.join(supported)}. "
             "Set FLASH_ATTN_ROCM_BACKEND=sdpa to run on torch's own attention."
         )
 
@@ -54,6 +54,30 @@ class KernelsNotInstalledError(FlashAttnRocmError, RuntimeError):
             f"No kernels for GPU {gfx!r} are installed (searched: {places}). "
             f"Install them: conda install flash-attn-rocm-kernels-{gfx}. "
             "Or set FLASH_ATTN_ROCM_BACKEND=sdpa to run on torch's own attention."
+        )
+
+
+class NoKernelsForGpuError(FlashAttnRocmError, RuntimeError):
+    """CK kernels were asked for on a GPU that this version has none for, in no package."""
+
+    def __init__(self, gfx: str, asked_by: str, packaged: tuple[str, ...]) -> None:
+        self.gfx = gfx
+        self.packaged = packaged
+        super().__init__(
+            f"{asked_by} asks for CK kernels on GPU {gfx!r}, but this version has none for it; it has them for: "
+            f"{', '.join(packaged)}. Without that setting, or with FLASH_ATTN_ROCM_BACKEND=sdpa, torch's own attention "
+            "runs."
+        )
+
+
+class KernelManifestError(FlashAttnRocmError, RuntimeError):
+    """A GPU's kernels.json is damaged or of another version."""
+
+    def __init__(self, path: Path, problem: str) -> None:
+        self.path = path
+        super().__init__(
+            f"{path}: {problem}. "
+            f"Reinstall the kernels: conda install --force-reinstall flash-attn-rocm-kernels-{path.parent.name}"
         )
 
 

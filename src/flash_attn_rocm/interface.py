@@ -27,12 +27,13 @@ def flash_attn_func(
         k: (batch, seqlen_k, nheads_k, headdim); nheads is a multiple of nheads_k.
         v: like k.
         dropout_p: probability of dropping an attention weight; 0 in evaluation.
-        softmax_scale: factor on q k^T; headdim ** -0.5 by default.
+        softmax_scale: finite factor on q k^T; headdim ** -0.5 by default.
         causal: query i sees keys up to i + seqlen_k - seqlen_q.
-        window_size: (left, right) keys seen around that position; -1 is unbounded. causal sets right to 0.
+        window_size: (left, right) keys seen around that position; negative is unbounded. causal sets right to 0.
         softcap: above 0, scores become softcap * tanh(score / softcap).
         alibi_slopes: float32 (nheads,) or (batch, nheads); -slope * |i + seqlen_k - seqlen_q - j| is added to scores.
-        deterministic: affects the backward pass only.
+        deterministic: accepted and unused: the backward pass is torch's, which torch.use_deterministic_algorithms
+            governs.
         return_attn_probs: also return the log-sum-exp of the scores and the dropout pattern.
 
     Returns:
@@ -43,8 +44,10 @@ def flash_attn_func(
     Raises:
         InputError: an argument has a wrong rank, dtype, device, shape or value.
         KernelsNotInstalledError: the tensors are on a GPU whose kernel package is not installed.
+        NoKernelsForGpuError: FLASH_ATTN_ROCM_BACKEND=ck on a GPU for which this version has no kernels.
         KernelUnavailableError: the installed kernels do not cover this request.
     """
+    del deterministic
     return backends.attention(
         q,
         k,
@@ -55,6 +58,5 @@ def flash_attn_func(
         window_size=window_size,
         softcap=softcap,
         alibi_slopes=alibi_slopes,
-        deterministic=deterministic,
         return_attn_probs=return_attn_probs,
     )

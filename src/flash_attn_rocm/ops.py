@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import threading
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from flash_attn_rocm import paths
+from flash_attn_rocm import environment, paths
 from flash_attn_rocm.backends import sdpa
-from flash_attn_rocm.errors import LibraryNotFoundError
+from flash_attn_rocm.errors import BackendChoiceError, KernelUnavailableError, LibraryNotFoundError
 
 _lock = threading.Lock()
 _library: ctypes.CDLL | None = None
+_emulated: tuple[str, ...] = ()  # when the library was loaded
+_kernels: str | None = None  # FLASH_ATTN_ROCM_KERNELS as the library follows it
 
 
 def load() -> ctypes.CDLL:
@@ -31,11 +34,41 @@ def load() -> ctypes.CDLL:
     return _library
 
 
+def follow_environment() -> None:
+    """Hand a changed FLASH_ATTN_ROCM_KERNELS down to the loaded library.
+
+    Raises:
+        BackendChoiceError: FLASH_ATTN_ROCM_EMULATE has changed, which a loaded HIP runtime cannot follow.
+    """
+    emulated = environment.emulated_gpus()
+    if emulated != _emulated:
+        now, before = (",".join(gpus) or "unset" for gpus in (emulated, _emulated))
+        raise BackendChoiceError(
+            f"FLASH_ATTN_ROCM_EMULATE is {now}, but was {before} when the HIP runtime was loaded; a process can use "
+            "only one. Set it before the first call, or start another process"
+        )
+    if os.environ.get(environment.KERNELS) != _kernels:
+        library = load()
+        with _lock:
+            _pass_kernel_roots(library)
+
+
+def _pass_kernel_roots(library: ctypes.CDLL) -> None:
+    global _kernels
+    roots = [str(root).encode() for root in paths.kernel_roots()]
+    _check(
+        library, library.fa_rocm_set_kernel_paths((ctypes.c_char_p * len(roots))(*roots), ctypes.c_size_t(len(roots)))
+    )
+    _kernels = os.environ.get(environment.KERNELS)
+
+
 def _load() -> ctypes.CDLL:
+    global _emulated
     path = paths.library_path()
     remedy = "Reinstall it: conda install --force-reinstall flash-attn-rocm, or set FLASH_ATTN_ROCM_LIBRARY"
     if not path.is_file():
         raise LibraryNotFoundError("host library", path, remedy)
+    environment.normalise_emulated_gpus()
     hip_library = paths.hip_library_path()
     try:
         torch.ops.load_library(str(path))
@@ -46,10 +79,10 @@ def _load() -> ctypes.CDLL:
         getattr(library, name).restype = ctypes.c_char_p
     if hip_library is not None:
         _check(library, library.fa_rocm_use_hip_library(str(hip_library).encode()))
-    for root in paths.kernel_roots():
-        _check(library, library.fa_rocm_add_kernel_path(str(root).encode()))
+    _pass_kernel_roots(library)
     torch.library.register_fake("flash_attn_rocm::fwd", _fake_fwd)
     torch.library.register_autograd("flash_attn_rocm::fwd", _backward, setup_context=_save_for_backward)
+    _emulated = environment.emulated_gpus()
     return library
 
 
@@ -90,6 +123,8 @@ def _fake_fwd(
     softcap: float = 0.0,
     dropout_p: float = 0.0,
 ) -> tuple[Tensor, Tensor]:
+    # One tensor on "meta" is enough to be sent here; without this check the others' results would be uninitialised.
+    torch._check(q.device == k.device == v.device, lambda: "q, k and v must be on one device")
     batch, seqlen_q, heads, _ = q.shape
     return q.new_empty(q.shape), q.new_empty((batch, heads, seqlen_q), dtype=torch.float32)
 
@@ -97,6 +132,8 @@ def _fake_fwd(
 def _save_for_backward(ctx: Any, inputs: Any, keyword_only_inputs: dict[str, Any], output: Any) -> None:
     ctx.save_for_backward(*inputs)
     ctx.arguments = keyword_only_inputs
+    # An lse that nobody differentiates must come as None: zeros would cost the O(S^2) float32 path.
+    ctx.set_materialize_grads(False)
 
 
 def _backward(ctx: Any, grad_out: Tensor | None, grad_lse: Tensor | None) -> tuple[Tensor | None, ...]:
@@ -105,7 +142,14 @@ def _backward(ctx: Any, grad_out: Tensor | None, grad_lse: Tensor | None) -> tup
     There is no CK backward yet; torch's attention has the same semantics, so that training is right, at the cost of
     one more forward pass.
     """
+    if ctx.arguments["dropout_p"] > 0.0:
+        raise KernelUnavailableError(
+            f"dropout_p is {ctx.arguments['dropout_p']}: the backward pass of the CK backend computes the attention "
+            "again and cannot repeat the kernel's random numbers. Set FLASH_ATTN_ROCM_BACKEND=sdpa"
+        )
     *tensors, alibi_slopes = ctx.saved_tensors
+    if grad_out is None and grad_lse is None:
+        return (None,) * 4
     with torch.enable_grad():
         leaves = [tensor.detach().requires_grad_() for tensor in tensors]
         out, lse, _ = sdpa.forward(
@@ -113,4 +157,5 @@ def _backward(ctx: Any, grad_out: Tensor | None, grad_lse: Tensor | None) -> tup
         )
         pairs = [(o, g) for o, g in ((out, grad_out), (lse, grad_lse)) if g is not None]
         outputs, grads = [o for o, _ in pairs], [g for _, g in pairs]
-        return (*torch.autograd.grad(outputs, leaves, grads), None)
+        # v has no part in lse: zeros for it.
+        return (*torch.autograd.grad(outputs, leaves, grads, materialize_grads=True), None)

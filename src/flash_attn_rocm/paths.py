@@ -7,6 +7,7 @@ import sys
 from functools import cache
 from pathlib import Path
 
+from flash_attn_rocm import environment
 from flash_attn_rocm.errors import LibraryNotFoundError
 
 PACKAGE_DIR = Path(__file__).resolve().parent
@@ -29,7 +30,7 @@ def prefix() -> Path:
 
 def kernel_roots() -> tuple[Path, ...]:
     """Directories that hold `<gfx>/kernels.json`: FLASH_ATTN_ROCM_KERNELS, else the environment's share directory."""
-    if listed := os.environ.get("FLASH_ATTN_ROCM_KERNELS"):
+    if listed := os.environ.get(environment.KERNELS):
         return tuple(Path(part) for part in listed.split(os.pathsep) if part)
     return (prefix() / "share" / "flash_attn_rocm",)
 
@@ -45,14 +46,14 @@ def find_manifests() -> dict[str, Path]:
 
 def library_path() -> Path:
     """The host library: FLASH_ATTN_ROCM_LIBRARY, else the file inside the package; it need not exist."""
-    if override := os.environ.get("FLASH_ATTN_ROCM_LIBRARY"):
+    if override := os.environ.get(environment.LIBRARY):
         return Path(override)
     return PACKAGE_DIR / "lib" / ("flash_attn_rocm.dll" if _WINDOWS else "libflash_attn_rocm.so")
 
 
 def emulator_dir() -> Path:
     """The directory of the emulated HIP runtime: FLASH_ATTN_ROCM_EMULATOR, else in the environment."""
-    if override := os.environ.get("FLASH_ATTN_ROCM_EMULATOR"):
+    if override := os.environ.get(environment.EMULATOR):
         return Path(override)
     return prefix() / "lib" / "flash_attn_rocm" / "emulator"
 
@@ -63,9 +64,9 @@ def hip_library_path() -> Path | None:
     Raises:
         LibraryNotFoundError: an emulated GPU is asked for and the emulated runtime is not installed.
     """
-    if override := os.environ.get("FLASH_ATTN_ROCM_HIP_LIBRARY"):
+    if override := os.environ.get(environment.HIP_LIBRARY):
         return Path(override)
-    if not os.environ.get("FLASH_ATTN_ROCM_EMULATE"):
+    if not environment.emulated_gpus():
         return None
     path = emulator_dir() / "libamdhip64.so"
     if not path.is_file():

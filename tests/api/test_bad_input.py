@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
+import numpy
 import pytest
 import torch
 
@@ -49,15 +51,49 @@ def test_unusable_tensors(q: Any, k: Any, v: Any, message: str) -> None:
         ({"dropout_p": 1.0}, "dropout_p is 1.0; allowed: 0 <= dropout_p < 1"),
         ({"dropout_p": -0.1}, "dropout_p is -0.1"),
         ({"softcap": -1.0}, "softcap is -1.0"),
+        ({"dropout_p": math.nan}, "dropout_p is nan; allowed: 0 <= dropout_p < 1"),
+        ({"dropout_p": "0.1"}, r"dropout_p is '0.1' \(str\); expected a number"),
+        ({"dropout_p": False}, r"dropout_p is False \(bool\); expected a number"),
+        ({"softcap": math.nan}, r"softcap is nan; allowed: 0 \(off\) or a finite positive number"),
+        ({"softcap": math.inf}, "softcap is inf"),
+        ({"softcap": 1e300}, "softcap is 1e.300"),
+        ({"softcap": None}, r"softcap is None \(NoneType\); expected a number"),
+        ({"softmax_scale": math.nan}, "softmax_scale is nan; allowed: None, 0 or a finite number"),
+        ({"softmax_scale": math.inf}, "softmax_scale is inf"),
+        ({"softmax_scale": -math.inf}, "softmax_scale is -inf"),
+        ({"softmax_scale": 1e-40}, "softmax_scale is 1e-40"),
+        ({"softmax_scale": -1e39}, "softmax_scale is -1e.39"),
+        ({"softmax_scale": True}, r"softmax_scale is True \(bool\); expected a number"),
+        ({"softmax_scale": torch.ones(1)}, r"softmax_scale is tensor.* \(Tensor\); expected a number"),
         ({"window_size": (1, 2, 3)}, "window_size is"),
+        ({"window_size": 5}, "window_size is 5; expected two integers"),
+        ({"window_size": None}, "window_size is None; expected two integers"),
+        ({"window_size": (1.0, 2)}, r"window_size is \(1.0, 2\); expected two integers"),
+        ({"window_size": (1, True)}, r"window_size is \(1, True\); expected two integers"),
+        ({"window_size": (math.nan, 1)}, r"window_size is \(nan, 1\); expected two integers"),
+        ({"window_size": (2**31, 0)}, r"window_size is \(2147483648, 0\); expected two integers .* to 2147483647"),
+        ({"window_size": (0, -(2**31) - 1)}, "window_size is"),
         ({"alibi_slopes": torch.ones(4, dtype=torch.float16)}, "alibi_slopes is torch.float16"),
         ({"alibi_slopes": torch.ones(3)}, r"alibi_slopes has shape \(3,\); allowed: \(4,\) or \(2, 4\)"),
         ({"alibi_slopes": torch.ones(4, device="meta")}, "alibi_slopes is on meta, q on cpu"),
     ],
 )
-def test_unusable_values(arguments: dict[str, Any], message: str) -> None:
+@pytest.mark.parametrize("backend", ["ck", "sdpa"])
+def test_unusable_values(
+    arguments: dict[str, Any], message: str, backend: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same contract on every backend: arguments are checked before one is chosen."""
+    monkeypatch.setenv("FLASH_ATTN_ROCM_BACKEND", backend)
     with pytest.raises(InputError, match=message):
         flash_attn_func(GOOD, GOOD, GOOD, **arguments)
+
+
+def test_numbers_of_other_libraries_are_numbers() -> None:
+    q = torch.randn(1, 9, 2, 8, dtype=torch.float16)
+    expected = flash_attn_func(q, q, q, softmax_scale=0.5, window_size=(3, 2), softcap=2.0)
+    numbers = {"softmax_scale": numpy.float32(0.5), "softcap": numpy.float64(2.0)}
+    window = (numpy.int64(3), numpy.int32(2))
+    assert torch.equal(flash_attn_func(q, q, q, window_size=window, **numbers), expected)
 
 
 def test_input_errors_are_value_errors() -> None:
@@ -84,9 +120,22 @@ cases = [
     (torch.zeros(2, 5, 6, 64, dtype=torch.bfloat16), good, good),
     (torch.zeros(2, 5, 4, 0, dtype=torch.bfloat16),) * 3,
 ]
-for case in cases:
+values = [
+    {"softmax_scale": 0.0},
+    {"softmax_scale": -1.0},
+    {"softmax_scale": float("nan")},
+    {"softmax_scale": float("inf")},
+    {"softmax_scale": 1e-40},
+    {"softmax_scale": 1e39},
+    {"softcap": float("nan")},
+    {"softcap": float("inf")},
+    {"dropout_p": float("nan")},
+    {"window_left": 2**31},
+    {"window_right": -(2**31) - 1},
+]
+for case, value in [(case, {}) for case in cases] + [((good,) * 3, value) for value in values]:
     try:
-        torch.ops.flash_attn_rocm.fwd(*case, softmax_scale=1.0)
+        torch.ops.flash_attn_rocm.fwd(*case, **{"softmax_scale": 1.0, **value})
         print("no error")
     except RuntimeError as error:
         print(str(error).replace("\\n", " "))
@@ -105,11 +154,47 @@ def test_the_op_itself_checks_its_tensors(run_fake: RunFake) -> None:
         "shapes do not agree: q (2, 5, 4, 64), k (2, 5, 4, 64), v (2, 6, 4, 64)",
         "nheads of q (6) must be a multiple of nheads of k and v (4)",
         "head dim is 0; it must be positive",
+        *[
+            f"softmax_scale is {value}; allowed: finite and above 0"
+            for value in ("0", "-1", "nan", "inf", "1e-40", "1e+39")
+        ],
+        "softcap is nan; allowed: 0 (off) or a finite positive number",
+        "softcap is inf; allowed: 0 (off) or a finite positive number",
+        "dropout_p is nan; allowed: 0 <= dropout_p < 1",
+        "window_left is 2147483648; allowed: negative (unbounded) to 2147483647",
+        "window_right is -2147483649; allowed: negative (unbounded) to 2147483647",
     ]
     assert len(lines) == len(expected)
     for line, text in zip(lines, expected, strict=True):
         assert text in line
     assert not run.launches()
+
+
+DEVICES = """
+import itertools, torch
+from flash_attn_rocm import ops
+ops.load()
+cpu = torch.zeros(2, 5, 4, 64, dtype=torch.bfloat16)
+for devices in itertools.product(("cpu", "meta"), repeat=3):
+    try:
+        out, lse = torch.ops.flash_attn_rocm.fwd(*(cpu.to(device) for device in devices), softmax_scale=1.0)
+        print(*devices, out.device, lse.device)
+    except RuntimeError as error:
+        print(*devices, str(error).splitlines()[0])
+"""
+
+
+def test_the_op_itself_refuses_tensors_on_different_devices(run_fake: RunFake) -> None:
+    run = run_fake(DEVICES)
+    assert run.returncode == 0, run.stderr
+    for line in run.stdout.splitlines():
+        *devices, text = line.split(maxsplit=3)
+        if len(set(devices)) == 1:
+            assert text == f"{devices[0]} {devices[0]}"
+        else:
+            assert "must be on one device" in text, line
+    assert len(run.stdout.splitlines()) == 8
+    assert len(run.launches()) == 1
 
 
 def test_cpu_tensors_without_an_emulated_gpu_are_refused_by_the_op(run_fake: RunFake) -> None:

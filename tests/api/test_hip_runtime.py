@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from tests.api.conftest import RunFake
+from tests.api.fake_runtime import SRC
 
 CALL = """
 import torch
@@ -91,6 +95,15 @@ def test_a_failed_launch_reports_error_kernel_grid_and_fault(run_fake: RunFake) 
     assert "fake fault report" in run.stderr
     names = [call["call"] for call in run.calls]
     assert names.count("hipHostRegister") == names.count("hipHostUnregister")
+
+
+def test_a_list_of_emulated_gpus_may_hold_blanks(kernel_device: str) -> None:
+    """The emulated runtime itself takes none; Python writes the list back without them."""
+    if kernel_device != "cpu":
+        pytest.skip("a real GPU is in use")
+    environment = os.environ | {"PYTHONPATH": str(SRC), "FLASH_ATTN_ROCM_EMULATE": " gfx1201, gfx1201 ,"}
+    done = subprocess.run([sys.executable, "-c", DESCRIBE], env=environment, capture_output=True, text=True, check=True)
+    assert [device["gfx"] for device in json.loads(done.stdout)["devices"]] == ["gfx1201", "gfx1201"]
 
 
 def test_the_runtime_cannot_be_changed_after_its_first_use(run_fake: RunFake) -> None:

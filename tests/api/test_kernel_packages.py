@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.api.conftest import RunFake
-from tests.api.fake_runtime import IMAGE, kernel, manifest
+from tests.api.fake_runtime import IMAGE, kernel, manifest, write_kernels
 
 CALL = """
 import torch
@@ -25,12 +25,63 @@ def call(headdim: int = 64, dtype: str = "bfloat16", arguments: str = "") -> str
     return CALL.format(headdim=headdim, dtype=dtype, arguments=arguments)
 
 
-def test_a_gpu_without_kernels_names_its_package(run_fake: RunFake) -> None:
-    """The device is a gfx1100, and only gfx1201's kernels are there."""
+def test_a_device_without_kernels_is_named(run_fake: RunFake) -> None:
+    """The device is a gfx1100, and only gfx1201's kernels are there; the library cannot know what packages exist."""
     run = run_fake(call(), FAKE_HIP_GFX="gfx1100")
     assert run.returncode != 0
     assert "no kernels for GPU gfx1100 are installed" in run.stderr
-    assert "conda install flash-attn-rocm-kernels-gfx1100" in run.stderr
+    assert "If this version has kernels for it, they are in the package flash-attn-rocm-kernels-gfx1100" in run.stderr
+    assert "FLASH_ATTN_ROCM_BACKEND=sdpa" in run.stderr
+
+
+@pytest.mark.parametrize("wave_size", [32, 64])
+def test_kernels_for_another_wave_size_are_refused(run_fake: RunFake, wave_size: int) -> None:
+    run = run_fake(call(), document=manifest(wave_size=96 - wave_size), FAKE_HIP_WAVE_SIZE=str(wave_size))
+    assert run.returncode != 0
+    text = f"its kernels are for waves of {96 - wave_size}, but device 0 (gfx1201) has waves of {wave_size}"
+    assert text in run.stderr
+    assert "conda install --force-reinstall flash-attn-rocm-kernels-gfx1201" in run.stderr
+    assert not run.launches()
+
+
+def test_another_kernel_directory_is_followed_in_the_same_process(run_fake: RunFake, tmp_path: Path) -> None:
+    """There and back again, with one kernel each: the library runs what Python chose."""
+    for name in ("a", "b"):
+        write_kernels(tmp_path / name, manifest([kernel(f"from_{name}")]))
+    (tmp_path / "empty").mkdir()
+    program = f"""
+import os, torch
+from flash_attn_rocm import flash_attn_func
+from flash_attn_rocm.errors import KernelsNotInstalledError
+q = torch.randn(1, 9, 2, 64, dtype=torch.bfloat16)
+for name in ("a", "b", "a", "empty:b", "b:a"):
+    os.environ["FLASH_ATTN_ROCM_KERNELS"] = ":".join({str(tmp_path)!r} + "/" + part for part in name.split(":"))
+    flash_attn_func(q, q, q)
+os.environ["FLASH_ATTN_ROCM_KERNELS"] = {str(tmp_path)!r} + "/empty"
+try:
+    flash_attn_func(q, q, q)
+except KernelsNotInstalledError:
+    print("not installed")
+"""
+    run = run_fake(program)
+    assert run.returncode == 0, run.stderr
+    assert [launch["kernel"][-1] for launch in run.launches()] == ["a", "b", "a", "b", "b"]
+    assert run.stdout == "not installed\n"
+    assert sum(entry["call"] == "hipModuleLoadData" for entry in run.calls) == 2
+
+
+def test_other_emulated_gpus_need_another_process(run_fake: RunFake) -> None:
+    program = (
+        call()
+        + """
+import os
+os.environ["FLASH_ATTN_ROCM_EMULATE"] = "gfx1201,gfx1201"
+flash_attn_func(q, q, q)
+"""
+    )
+    run = run_fake(program)
+    assert "FLASH_ATTN_ROCM_EMULATE is gfx1201,gfx1201, but was gfx1201 when the HIP runtime was loaded" in run.stderr
+    assert len(run.launches()) == 1
 
 
 def test_feature_suffixes_of_the_device_name_are_ignored(run_fake: RunFake) -> None:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import threading
+from types import SimpleNamespace
 
 import pytest
 import torch
 
-from flash_attn_rocm import flash_attn_func, ops
+from flash_attn_rocm import backends, flash_attn_func, ops
+from flash_attn_rocm.backends import sdpa
+from flash_attn_rocm.errors import KernelUnavailableError
 from tests.api.attention_reference import attention_fp64
 
 DTYPES = pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=["fp16", "bf16"])
@@ -74,6 +77,72 @@ def test_gradients_of_the_kernels_match_fp64(
         assert (one.cpu().double() - other).abs().max() <= 3 * rounding * other.abs().max().clamp(min=1.0)
 
 
+SCALES = [0.0, -0.3, -2.0, 2.0**-100]
+
+
+@DTYPES
+@pytest.mark.parametrize("scale", SCALES)
+@pytest.mark.parametrize("arguments", [{}, {"causal": True}, {"window": (20, 5)}], ids=["full", "causal", "window"])
+def test_scales_of_zero_and_below(
+    kernel_device: str, dtype: torch.dtype, scale: float, arguments: dict[str, object]
+) -> None:
+    """CK's softmax itself gives NaN for them (masked scores are -inf * 0)."""
+    tensors = inputs(kernel_device, dtype, seqlens=(90, 70))
+    renamed = {{"window": "window_size"}.get(key, key): value for key, value in arguments.items()}
+    exact, exact_lse = attention_fp64(*[t.cpu() for t in tensors], scale=scale, **arguments)
+    rounding = 2.0**-11 if dtype is torch.float16 else 2.0**-8
+    out, lse, _ = flash_attn_func(*tensors, softmax_scale=scale, return_attn_probs=True, **renamed)
+    assert (out.cpu().double() - exact).abs().max() <= 2 * rounding * exact.abs().max().clamp(min=1.0)
+    torch.testing.assert_close(lse.cpu().double(), exact_lse, atol=1e-4, rtol=1e-5)
+    grad_out = torch.randn(tensors[0].shape, generator=torch.Generator().manual_seed(2)).to(kernel_device)
+    got = gradients(lambda *t: flash_attn_func(*t, softmax_scale=scale, **renamed), tensors, grad_out)
+    doubles = [t.cpu().double() for t in tensors]
+    wanted = gradients(lambda *t: attention_fp64(*t, scale=scale, **arguments)[0], doubles, grad_out.cpu())
+    for one, other in zip(got, wanted, strict=True):
+        assert (one.cpu().double() - other).abs().max() <= 3 * rounding * other.abs().max().clamp(min=1.0)
+
+
+@pytest.mark.parametrize("wanted", ["out", "lse", "both"])
+def test_the_backward_pass_is_fused_unless_lse_is_differentiated(
+    kernel_device: str, monkeypatch: pytest.MonkeyPatch, wanted: str
+) -> None:
+    """The explicit path holds a float32 score matrix: autograd's zeros for an unused lse must not lead there."""
+    used: list[str] = []
+    for name in ("_fused", "_explicit"):
+        function = getattr(sdpa, name)
+        monkeypatch.setattr(sdpa, name, lambda *a, f=function, n=name, **k: (used.append(n), f(*a, **k))[1])
+    tensors = inputs(kernel_device, grad=True)
+    out, lse, _ = flash_attn_func(*tensors, causal=True, return_attn_probs=True)
+    parts = {"out": [out], "lse": [lse], "both": [out, lse]}[wanted]
+    sum(part.float().sum() for part in parts).backward()
+    assert used == (["_fused"] if wanted == "out" else ["_explicit"])
+
+
+def test_a_compiled_training_step_is_fused(kernel_device: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise AssertionError("the O(S^2) path was taken")
+
+    monkeypatch.setattr(sdpa, "_explicit", fail)
+    torch._dynamo.reset()
+    compiled = torch.compile(lambda q, k, v: flash_attn_func(q, k, v), fullgraph=True, backend="aot_eager")
+    tensors = inputs(kernel_device)
+    gradients(compiled, tensors, torch.ones_like(tensors[0]))
+
+
+def test_the_backward_pass_refuses_dropout() -> None:
+    """Computing again would draw other random numbers than the kernel did."""
+    context = SimpleNamespace(arguments={"dropout_p": 0.25}, saved_tensors=(*inputs("cpu"), None))
+    with pytest.raises(KernelUnavailableError, match=r"dropout_p is 0.25: .*FLASH_ATTN_ROCM_BACKEND=sdpa"):
+        ops._backward(context, torch.zeros(()), None)
+
+
+def test_torch_still_marks_constant_results_as_we_do() -> None:
+    """The backend's choice copies torch.compiler.assume_constant_result, which imports torch._dynamo."""
+    marked = torch.compiler.assume_constant_result(lambda: 0)
+    assert marked._dynamo_marked_constant is True
+    assert backends._prepare._dynamo_marked_constant is True
+
+
 def test_lse_is_differentiable_too(kernel_device: str) -> None:
     tensors = inputs(kernel_device, torch.float16)
     leaves = [tensor.detach().clone().requires_grad_() for tensor in tensors]
@@ -101,6 +170,23 @@ def test_compiles_as_one_graph_with_dynamic_shapes(
     for seqlens in ((70, 90), (65, 65), (130, 40)):
         tensors = inputs(kernel_device, seqlens=seqlens)
         torch.testing.assert_close(compiled(*tensors), layer(*tensors))
+
+
+@pytest.mark.parametrize("backend", ["ck", "sdpa"])
+def test_compiles_with_changing_numbers(kernel_device: str, backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Scale and window become symbols when they change between calls; their checks must trace."""
+    monkeypatch.setenv("FLASH_ATTN_ROCM_BACKEND", backend)
+    torch._dynamo.reset()
+
+    def layer(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, scale: float, left: int) -> torch.Tensor:
+        out = flash_attn_func(q, k, v, softmax_scale=scale, window_size=(left, 4))
+        assert isinstance(out, torch.Tensor)
+        return out
+
+    compiled = torch.compile(layer, fullgraph=True, backend="aot_eager", dynamic=True)
+    tensors = inputs(kernel_device)
+    for scale, left in ((0.125, 3), (0.25, 5), (-0.5, 9), (0.0, -1)):
+        torch.testing.assert_close(compiled(*tensors, scale, left), layer(*tensors, scale, left))
 
 
 def test_compiled_training_step(kernel_device: str) -> None:

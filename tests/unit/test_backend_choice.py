@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import os
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from flash_attn_rocm import backends
+from flash_attn_rocm import environment
 from flash_attn_rocm.archs import load_archs
 from flash_attn_rocm.backends import choose
-from flash_attn_rocm.errors import BackendChoiceError, KernelsNotInstalledError, UnsupportedGpuError
+from flash_attn_rocm.errors import (
+    BackendChoiceError,
+    KernelsNotInstalledError,
+    NoKernelsForGpuError,
+    UnsupportedGpuError,
+)
 
 CPU: dict[str, Any] = {
     "device_type": "cpu",
@@ -70,9 +78,34 @@ def test_an_unknown_amd_gpu_is_an_error() -> None:
         choose(**ROCM | {"gfx": "gfx803"})
 
 
-def test_an_unknown_emulated_gpu_is_an_error() -> None:
-    with pytest.raises(UnsupportedGpuError):
-        choose(**CPU | {"emulated": ("gfx803",)})
+@pytest.mark.parametrize("emulated", [("gfx803",), ("GFX1201",), ("gfx1201", "gfx9999"), ("12.0.1",)])
+@pytest.mark.parametrize("override", [None, "ck", "sdpa"])
+def test_an_unknown_emulated_gpu_is_an_error(emulated: tuple[str, ...], override: str | None) -> None:
+    message = rf"FLASH_ATTN_ROCM_EMULATE: GPU '{emulated[-1]}' is not supported; supported: .*gfx1201"
+    with pytest.raises(UnsupportedGpuError, match=message):
+        choose(**CPU | {"emulated": emulated, "override": override})
+
+
+UNPACKAGED = [gfx for gfx, arch in load_archs().items() if not arch.packaged]
+
+
+@pytest.mark.parametrize("gfx", UNPACKAGED)
+@pytest.mark.parametrize("how", ["override", "emulated"])
+def test_a_gpu_that_no_package_is_built_for_is_not_sent_after_one(gfx: str, how: str) -> None:
+    """There is no package of that name: the error says what runs instead."""
+    if how == "override":
+        facts, asked = ROCM | {"gfx": gfx, "override": "ck"}, "FLASH_ATTN_ROCM_BACKEND=ck"
+    else:
+        facts, asked = CPU | {"emulated": (gfx,)}, f"FLASH_ATTN_ROCM_EMULATE={gfx}"
+    with pytest.raises(NoKernelsForGpuError) as raised:
+        choose(**facts)
+    text = str(raised.value)
+    assert text.startswith(f"{asked} asks for CK kernels on GPU '{gfx}', but this version has none for it")
+    assert "gfx1201" in text
+    assert "torch's own attention runs" in text
+    assert "conda" not in text
+    assert f"kernels-{gfx}" not in text
+    assert choose(**facts | {"installed": (gfx,)}).backend == "ck"  # built by hand
 
 
 def test_ck_on_cpu_without_emulation_is_an_error() -> None:
@@ -80,9 +113,10 @@ def test_ck_on_cpu_without_emulation_is_an_error() -> None:
         choose(**CPU | {"override": "ck"})
 
 
-def test_an_unknown_override_is_an_error() -> None:
-    with pytest.raises(BackendChoiceError, match="is 'triton'; allowed: ck, sdpa"):
-        choose(**CPU | {"override": "triton"})
+@pytest.mark.parametrize("override", ["triton", "CK", " ck", "ck,sdpa"])
+def test_an_unknown_override_is_an_error(override: str) -> None:
+    with pytest.raises(BackendChoiceError, match=f"is '{override}'; allowed: ck, sdpa"):
+        choose(**CPU | {"override": override})
 
 
 def test_emulation_and_a_real_gpu_do_not_mix() -> None:
@@ -92,6 +126,23 @@ def test_emulation_and_a_real_gpu_do_not_mix() -> None:
 
 def test_the_list_of_emulated_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("FLASH_ATTN_ROCM_EMULATE", raising=False)
-    assert backends.emulated_gpus() == ()
+    assert environment.emulated_gpus() == ()
     monkeypatch.setenv("FLASH_ATTN_ROCM_EMULATE", "gfx1201, gfx942,")
-    assert backends.emulated_gpus() == ("gfx1201", "gfx942")
+    assert environment.emulated_gpus() == ("gfx1201", "gfx942")
+
+
+@pytest.mark.parametrize(
+    ("setting", "normal"),
+    [("gfx1201, gfx1201", "gfx1201,gfx1201"), (" gfx1201 ,", "gfx1201"), (" , ", ""), ("gfx1201", "gfx1201")],
+)
+def test_the_emulator_gets_the_list_without_blanks(monkeypatch: pytest.MonkeyPatch, setting: str, normal: str) -> None:
+    monkeypatch.setenv("FLASH_ATTN_ROCM_EMULATE", setting)
+    environment.normalise_emulated_gpus()
+    assert os.environ["FLASH_ATTN_ROCM_EMULATE"] == normal
+
+
+def test_every_variable_is_read_by_its_one_name() -> None:
+    """Reports show every variable of this package that its code mentions."""
+    sources = Path(environment.__file__).parent.rglob("*.py")
+    mentioned = {name for path in sources for name in re.findall(r"FLASH_ATTN_ROCM_[A-Z_]+", path.read_text("utf-8"))}
+    assert mentioned == {name for name in environment.REPORTED if name.startswith("FLASH_ATTN_ROCM_")}

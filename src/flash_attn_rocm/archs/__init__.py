@@ -58,7 +58,7 @@ def _check_keys(table: dict[str, Any], schema: dict[str, type], path: Path, wher
     if missing := sorted(set(schema) - set(table)):
         raise ArchTableError(path, f"missing keys {missing} in {where}")
     for key, kind in schema.items():
-        if not isinstance(table[key], kind):
+        if type(table[key]) is not kind:  # isinstance would take a bool for an int
             raise ArchTableError(path, f"{where} key {key} is {table[key]!r}; expected {kind.__name__}")
 
 
@@ -96,12 +96,16 @@ def load_archs() -> dict[str, Arch]:
 
 
 def packaged_archs() -> dict[str, Arch]:
-    """The GPUs that kernel packages are built for; the others can be emulated, and run on torch's attention."""
+    """The GPUs that kernel packages are built for; the others run on torch's attention."""
     return {gfx: arch for gfx, arch in load_archs().items() if arch.packaged}
 
 
-def load_arch(gfx: str) -> Arch:
+def load_arch(gfx: str, asked_by: str = "") -> Arch:
     """One GPU by its gfx name; feature suffixes such as `:sramecc+` are ignored.
+
+    Args:
+        gfx: name as the HIP runtime gives it; gfx names are lower case.
+        asked_by: the variable or option that named it, for the error.
 
     Raises:
         UnsupportedGpuError: no table for that GPU.
@@ -109,5 +113,5 @@ def load_arch(gfx: str) -> Arch:
     name = gfx.split(":", 1)[0]
     archs = load_archs()
     if name not in archs:
-        raise UnsupportedGpuError(name, tuple(archs))
+        raise UnsupportedGpuError(name, tuple(archs), asked_by)
     return archs[name]

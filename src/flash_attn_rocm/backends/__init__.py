@@ -10,11 +10,11 @@ from functools import cache
 import torch
 from torch import Tensor
 
-from flash_attn_rocm import paths
-from flash_attn_rocm.archs import load_arch
+from flash_attn_rocm import environment, paths
+from flash_attn_rocm.archs import load_arch, packaged_archs
 from flash_attn_rocm.backends import ck, sdpa
 from flash_attn_rocm.checks import check_inputs
-from flash_attn_rocm.errors import BackendChoiceError, KernelsNotInstalledError
+from flash_attn_rocm.errors import BackendChoiceError, KernelsNotInstalledError, NoKernelsForGpuError
 
 BACKENDS = ("ck", "sdpa")
 
@@ -51,9 +51,12 @@ def choose(
         BackendChoiceError: the override is unknown or cannot be followed.
         UnsupportedGpuError: no table for this GPU.
         KernelsNotInstalledError: CK kernels should run and are not installed.
+        NoKernelsForGpuError: CK kernels should run and this version has none for this GPU.
     """
     if override and override not in BACKENDS:
         raise BackendChoiceError(f"FLASH_ATTN_ROCM_BACKEND is {override!r}; allowed: {', '.join(BACKENDS)}, or unset")
+    for name in emulated:
+        load_arch(name, environment.EMULATE)
     if override == "sdpa":
         return Choice("sdpa", "FLASH_ATTN_ROCM_BACKEND=sdpa", gfx)
     if device_type == "cpu" and emulated:
@@ -84,15 +87,11 @@ def _choose_for_gpu(gfx: str, emulated: tuple[str, ...], override: str | None, i
 
 
 def _require_kernels(gfx: str, reason: str, installed: Collection[str]) -> Choice:
-    load_arch(gfx)
-    if gfx not in installed:
-        raise KernelsNotInstalledError(gfx, paths.kernel_roots())
-    return Choice("ck", reason, gfx)
-
-
-def emulated_gpus() -> tuple[str, ...]:
-    """GPUs named in FLASH_ATTN_ROCM_EMULATE, in order; empty when nothing is to be emulated."""
-    return tuple(part.strip() for part in os.environ.get("FLASH_ATTN_ROCM_EMULATE", "").split(",") if part.strip())
+    if gfx in installed:  # kernels that somebody built for an unpackaged GPU count too
+        return Choice("ck", reason, gfx)
+    if not load_arch(gfx).packaged:
+        raise NoKernelsForGpuError(gfx, reason, tuple(packaged_archs()))
+    raise KernelsNotInstalledError(gfx, paths.kernel_roots())
 
 
 @cache
@@ -111,32 +110,31 @@ def choice_for(device_type: str, device_index: int | None) -> Choice:
         device_type=device_type,
         hip=hip,
         gfx=gfx,
-        emulated=emulated_gpus(),
-        override=os.environ.get("FLASH_ATTN_ROCM_BACKEND") or None,
+        emulated=environment.emulated_gpus(),
+        override=os.environ.get(environment.BACKEND) or None,
         installed=frozenset(paths.find_manifests()),
     )
 
 
-# Everything in the environment that a choice depends on.
-_VARIABLES = ("FLASH_ATTN_ROCM_BACKEND", "FLASH_ATTN_ROCM_EMULATE", "FLASH_ATTN_ROCM_KERNELS")
-
-
 @cache
-def _prepared(device_type: str, device_index: int | None, *variables: str | None) -> str:
-    """Choose, load what the choice needs, and remember it for these values of _VARIABLES."""
-    choice = choice_for(device_type, device_index)
-    if choice.backend == "ck":
-        ck.prepare()
-    return choice.backend
+def _chosen(device_type: str, device_index: int | None, *variables: str | None) -> str:
+    """The backend for these values of environment.CHOICE, remembered."""
+    del variables  # only the key of the memory
+    return choice_for(device_type, device_index).backend
 
 
 def _prepare(device_type: str, device_index: int | None) -> str:
+    """Choose, and load what the choice needs; cheap when nothing has changed since the last call."""
     get = os.environ.get
-    return _prepared(device_type, device_index, *[get(name) for name in _VARIABLES])
+    backend = _chosen(device_type, device_index, *[get(name) for name in environment.CHOICE])
+    if backend == "ck":
+        ck.prepare()
+    return backend
 
 
 # What torch.compiler.assume_constant_result does, without importing torch._dynamo (seconds): a compiled caller
-# evaluates the choice, and loads the library, once while it is traced.
+# evaluates the choice, and loads the library, once while it is traced. The attribute is private to torch: it works in
+# 2.11.0 and 2.13.0, and tests/api/test_torch_integration.py fails where torch renames it.
 _prepare._dynamo_marked_constant = True  # type: ignore[attr-defined]
 
 
@@ -151,11 +149,19 @@ def attention(
     window_size: tuple[int, int],
     softcap: float,
     alibi_slopes: Tensor | None,
-    deterministic: bool,
     return_attn_probs: bool,
 ) -> Tensor | tuple[Tensor, Tensor, Tensor]:
     """Check the arguments of `flash_attn_func`, choose a backend and run it."""
-    check_inputs(q, k, v, dropout_p=dropout_p, window_size=window_size, softcap=softcap, alibi_slopes=alibi_slopes)
+    check_inputs(
+        q,
+        k,
+        v,
+        dropout_p=dropout_p,
+        softmax_scale=softmax_scale,
+        window_size=window_size,
+        softcap=softcap,
+        alibi_slopes=alibi_slopes,
+    )
     backend = ck if _prepare(q.device.type, q.device.index) == "ck" else sdpa
     out, lse, pattern = backend.forward(
         q,

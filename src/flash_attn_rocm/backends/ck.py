@@ -13,8 +13,27 @@ _NO_KERNEL = "no installed kernel: "
 
 
 def prepare() -> None:
-    """Load the host library and register the op; nothing when that was done before."""
+    """Load the host library, register the op, and make the library follow the environment as it is now.
+
+    Raises:
+        LibraryNotFoundError: the library or the emulated runtime is missing.
+        BackendChoiceError: other GPUs are to be emulated than when the library was loaded.
+    """
     ops.load()
+    ops.follow_environment()
+
+
+def _positive_scale(q: Tensor, softmax_scale: float) -> tuple[Tensor, float]:
+    """q and a positive scale with the same product.
+
+    CK multiplies masked scores, which are -inf, by the scale, and takes the row maximum before it does: with a scale
+    of 0 or below, its softmax gives NaN.
+    """
+    if softmax_scale > 0.0:
+        return q, softmax_scale
+    if softmax_scale < 0.0:
+        return -q, -softmax_scale
+    return q * 0.0, 1.0
 
 
 def forward(
@@ -36,6 +55,7 @@ def forward(
         KernelUnavailableError: no installed kernel has this feature, head dim or dtype.
     """
     del return_attn_probs  # the kernels always write lse
+    q, softmax_scale = _positive_scale(q, softmax_scale)
     arguments = {
         "softmax_scale": softmax_scale,
         "window_left": window_left,

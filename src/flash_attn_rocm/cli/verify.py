@@ -15,9 +15,10 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
-from flash_attn_rocm import backends, paths
+from flash_attn_rocm import backends, environment, paths
 from flash_attn_rocm.archs import load_arch
-from flash_attn_rocm.errors import InputError
+from flash_attn_rocm.errors import BackendChoiceError, InputError
+from flash_attn_rocm.kernel_manifest import read_manifest
 from flash_attn_rocm.verification import worker
 from flash_attn_rocm.verification.cases import plan_cases
 
@@ -65,7 +66,7 @@ def kernels_not_executed(kernels: list[dict[str, Any]], results: list[worker.Res
 
 
 def _choose_device() -> str:
-    return "cuda" if torch.cuda.is_available() and not backends.emulated_gpus() else "cpu"
+    return "cuda" if torch.cuda.is_available() and not environment.emulated_gpus() else "cpu"
 
 
 def _write_json(path: Path, choice: backends.Choice, results: list[worker.Result], missed: list[str]) -> None:
@@ -91,20 +92,43 @@ def _write_json(path: Path, choice: backends.Choice, results: list[worker.Result
         raise InputError(f"--json {path}: cannot be written: {error.strerror}") from error
 
 
+def _check_writable(path: Path) -> None:
+    """Find out before hours of cases whether their report can be written; leaves no new file behind."""
+    existed = path.exists()
+    try:
+        path.open("a", encoding="utf-8").close()
+    except OSError as error:
+        raise InputError(f"--json {path}: cannot be written: {error.strerror}") from error
+    if not existed:
+        path.unlink()
+
+
+def _choose(device: str) -> backends.Choice:
+    """The choice for this device; an error where torch's attention would be verified in place of kernels."""
+    choice = backends.choice_for(device, 0 if device == "cuda" else None)
+    asked = ",".join(environment.emulated_gpus())
+    if choice.backend != "ck" and (asked or choice.gfx in paths.find_manifests()):
+        raise BackendChoiceError(
+            f"the kernels for {asked or choice.gfx} would not be verified: backend {choice.backend} is chosen "
+            f"({choice.reason}). Set FLASH_ATTN_ROCM_BACKEND=ck"
+        )
+    return choice
+
+
 def run(arguments: argparse.Namespace) -> int:
     """Run every case; 0 when all pass and every installed kernel was executed, else 1."""
+    if arguments.json:
+        _check_writable(arguments.json)
     if arguments.emulate:
-        load_arch(arguments.emulate)
-        os.environ["FLASH_ATTN_ROCM_EMULATE"] = arguments.emulate
+        os.environ[environment.EMULATE] = load_arch(arguments.emulate, "--emulate").gfx
         paths.hip_library_path()
     device = _choose_device()
-    choice = backends.choice_for(device, 0 if device == "cuda" else None)
+    choice = _choose(device)
     kernels: list[dict[str, Any]] = []
     if choice.backend == "ck" and choice.gfx is not None:
-        manifest = paths.find_manifests()[choice.gfx]
-        kernels = json.loads(manifest.read_text(encoding="utf-8"))["kernels"]
+        kernels = read_manifest(paths.find_manifests()[choice.gfx])["kernels"]
     console = Console(width=None if os.environ.get("COLUMNS") or os.isatty(1) else 160)
-    where = f"emulated {choice.gfx}" if backends.emulated_gpus() else choice.gfx or device
+    where = f"emulated {choice.gfx}" if environment.emulated_gpus() else choice.gfx or device
     console.print(f"backend {choice.backend} on {where} ({choice.reason}); {len(kernels)} kernels", highlight=False)
 
     planned = plan_cases(kernels)

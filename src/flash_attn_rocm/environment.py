@@ -1,0 +1,28 @@
+"""The environment variables this package reads: their names in one list, and the list of emulated GPUs."""
+
+from __future__ import annotations
+
+import os
+
+BACKEND = "FLASH_ATTN_ROCM_BACKEND"
+EMULATE = "FLASH_ATTN_ROCM_EMULATE"
+KERNELS = "FLASH_ATTN_ROCM_KERNELS"
+LIBRARY = "FLASH_ATTN_ROCM_LIBRARY"
+EMULATOR = "FLASH_ATTN_ROCM_EMULATOR"
+HIP_LIBRARY = "FLASH_ATTN_ROCM_HIP_LIBRARY"
+
+# Everything in the environment that the choice of a backend depends on.
+CHOICE = (BACKEND, EMULATE, KERNELS)
+# What a bug report should show; the last one is ROCm's and makes a GPU pose as another.
+REPORTED = (*CHOICE, LIBRARY, EMULATOR, HIP_LIBRARY, "HSA_OVERRIDE_GFX_VERSION")
+
+
+def emulated_gpus() -> tuple[str, ...]:
+    """GPUs named in FLASH_ATTN_ROCM_EMULATE, in order; empty when nothing is to be emulated."""
+    return tuple(part.strip() for part in os.environ.get(EMULATE, "").split(",") if part.strip())
+
+
+def normalise_emulated_gpus() -> None:
+    """Write FLASH_ATTN_ROCM_EMULATE back without blanks and empty parts: the emulator itself takes no others."""
+    if os.environ.get(EMULATE) is not None:
+        os.environ[EMULATE] = ",".join(emulated_gpus())
