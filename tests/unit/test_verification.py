@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from flash_attn_rocm import backends
 from flash_attn_rocm.cli import main, verify
 from flash_attn_rocm.verification import worker
 from flash_attn_rocm.verification.cases import Case, plan_cases
@@ -141,6 +142,8 @@ def test_exit_codes_and_json(
         (["verify", "--emulate", "gfx803"], "GPU 'gfx803' is not supported; supported: "),
         (["verify", "--emulate", "gfx1201"], "conda install flash-attn-rocm-emulator"),
         (["verify", "--filter", "fp8"], "--filter 'fp8' matches none of"),
+        (["verify", "--emulate", "GFX1201"], "--emulate: GPU 'GFX1201' is not supported; supported: "),
+        (["verify", "--json", "/nowhere/report.json"], "--json /nowhere/report.json: cannot be written: No such file"),
     ],
 )
 def test_a_bad_request_exits_with_2(
@@ -188,3 +191,48 @@ def test_info_reports_what_would_run(
     assert any("absent.so: no such file" in problem for problem in report["problems"])
     assert main(["info"]) == 0
     assert "on cpu: sdpa, because: CPU tensors" in capsys.readouterr().out
+
+
+@pytest.mark.usefixtures("_plain_environment")
+@pytest.mark.parametrize("how", ["option", "variable", "real GPU"])
+def test_torch_is_not_verified_in_place_of_kernels(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path, how: str
+) -> None:
+    """FLASH_ATTN_ROCM_BACKEND=sdpa would make every case pass without a kernel having run."""
+    stub_results(monkeypatch, "passed")
+    monkeypatch.setattr(os, "environ", os.environ.copy())
+    monkeypatch.setenv("FLASH_ATTN_ROCM_BACKEND", "sdpa")
+    monkeypatch.setenv("FLASH_ATTN_ROCM_HIP_LIBRARY", "/x/libamdhip64.so")
+    arguments = ["verify"]
+    if how == "option":
+        arguments += ["--emulate", "gfx1201"]
+    elif how == "variable":
+        monkeypatch.setenv("FLASH_ATTN_ROCM_EMULATE", "gfx1201")
+    else:
+        (tmp_path / "no kernels" / "gfx1201").mkdir(parents=True)
+        (tmp_path / "no kernels" / "gfx1201" / "kernels.json").touch()
+        choice = backends.Choice("sdpa", "FLASH_ATTN_ROCM_BACKEND=sdpa", "gfx1201")
+        monkeypatch.setattr(backends, "choice_for", lambda device, index: choice)
+    assert main(arguments) == 2
+    printed = capsys.readouterr()
+    assert "the kernels for gfx1201 would not be verified: backend sdpa is chosen" in printed.err
+    assert "PASSED" not in printed.out
+
+
+@pytest.mark.usefixtures("_plain_environment")
+@pytest.mark.parametrize("bad", ["directory", "absent/report.json"])
+def test_a_report_that_cannot_be_written_is_noticed_before_any_case(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path, bad: str
+) -> None:
+    (tmp_path / "directory").mkdir()
+    monkeypatch.setattr(worker, "start_context", lambda: pytest.fail("a case was about to run"))
+    assert main(["verify", "--json", str(tmp_path / bad)]) == 2
+    assert "cannot be written" in capsys.readouterr().err
+
+
+def test_looking_whether_a_report_can_be_written_leaves_no_file(tmp_path: Path) -> None:
+    verify._check_writable(tmp_path / "new.json")
+    assert not (tmp_path / "new.json").exists()
+    (tmp_path / "old.json").write_text("old")
+    verify._check_writable(tmp_path / "old.json")
+    assert (tmp_path / "old.json").read_text() == "old"

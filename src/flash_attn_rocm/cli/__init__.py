@@ -10,7 +10,6 @@ from flash_attn_rocm import __version__
 from flash_attn_rocm.cli import info, verify
 from flash_attn_rocm.errors import FlashAttnRocmError
 
-EXIT_FAILED = 1
 EXIT_BAD_REQUEST = 2
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 # Without installed kernels (torch's attention is checked instead).
@@ -41,10 +41,6 @@ class Case:
         if self.layout != "contiguous":
             parts.append(self.layout)
         return " ".join(parts)
-
-    def as_dict(self) -> dict[str, Any]:
-        """Fields by name."""
-        return asdict(self)
 
 
 def _exact_cases(dtype: str, head_dim: int, tile_m: int, tile_n: int) -> Iterator[Case]:
