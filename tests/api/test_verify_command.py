@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from flash_attn_rocm.cli import main
 from tests.api.conftest import RunFake
 
@@ -14,7 +16,7 @@ print("exit code", main(["verify", "--json", {report!r}{extra}]))
 """
 
 
-def test_kernels_pass(kernel_device: str, tmp_path: Path) -> None:
+def test_kernels_pass(kernel_device: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A few cases; the whole grid runs when the package is built."""
     report = tmp_path / "report.json"
     assert main(["verify", "--filter", "bf16 d64 b1 q1", "--json", str(report)]) == 0
@@ -24,6 +26,9 @@ def test_kernels_pass(kernel_device: str, tmp_path: Path) -> None:
     assert len(document["cases"]) >= 5
     launched = {name for row in document["cases"] for name in row["launches"]}
     assert any("_mask_" in name for name in launched)
+    printed = capsys.readouterr().out
+    assert "PASSED" in printed
+    assert "kernels executed" not in printed  # a filter leaves some out
 
 
 def test_kernels_that_compute_nothing_fail(run_fake: RunFake, tmp_path: Path) -> None:
