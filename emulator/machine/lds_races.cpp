@@ -6,7 +6,7 @@
 namespace emu {
 namespace {
 
-constexpr u32 kLastSequence = u32(1) << 26;  // room is left for the accesses until the phase is complete
+constexpr u32 kLastSequence = u32(1) << 25;  // room is left for the accesses until the phase is complete
 constexpr std::size_t kKeptLog = 4096;       // entries that may be out of date before they are dropped
 
 }  // namespace

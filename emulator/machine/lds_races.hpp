@@ -1,5 +1,7 @@
 // Race detector for LDS: remembers who wrote and read each byte last, and orders accesses by the barriers between.
 #pragma once
+#include <immintrin.h>
+
 #include <vector>
 
 #include "machine/wave.hpp"
@@ -34,20 +36,11 @@ class LdsRaces {
     if (((address | kBytes) & (unit_ - 1)) != 0) [[unlikely]]
       refine(u32(address | kBytes));
     Cell* cell = &cells_[address >> unit_bits_];
-    for (Cell* const end = cell + (kBytes >> unit_bits_); cell != end; ++cell) {
-      const bool read_by_other = now.is_unordered(cell->read);
-      bool clash = now.is_unordered(cell->written);
-      if (kWrite) clash |= read_by_other | now.is_unordered(cell->read_before);
-      if (clash && is_conflict(now, *cell, kWrite)) [[unlikely]]
+    Cell* const end = cell + (kBytes >> unit_bits_);
+    for (; end - cell >= 2; cell += 2)
+      if (!note_pair<kWrite>(now, cell)) [[unlikely]]
         return false;
-      if (kWrite) {
-        cell->written = now.id;
-      } else {
-        if (read_by_other) cell->read_before = cell->read;
-        cell->read = now.id;
-      }
-    }
-    return true;
+    return cell == end || note_one<kWrite>(now, cell);
   }
   // The other access, its byte, and whether it wrote; valid after note() returned false.
   const Access& conflict() const { return conflict_; }
@@ -62,6 +55,42 @@ class LdsRaces {
     u32 read_before = 0;  // the last read by another wave than `read`
     u32 unused = 0;       // so that an index is a shift
   };
+  template <bool kWrite>
+  [[gnu::always_inline]] bool note_one(const Instruction& now, Cell* cell) {
+    const bool read_by_other = now.is_unordered(cell->read);
+    bool clash = now.is_unordered(cell->written);
+    if (kWrite) clash |= read_by_other | now.is_unordered(cell->read_before);
+    if (clash && is_conflict(now, *cell, kWrite)) [[unlikely]]
+      return false;
+    if (kWrite) {
+      cell->written = now.id;
+    } else {
+      if (read_by_other) cell->read_before = cell->read;
+      cell->read = now.id;
+    }
+    return true;
+  }
+  // The same for two cells at once. Ids are below 2^31, so signed compares serve.
+  template <bool kWrite>
+  [[gnu::always_inline]] bool note_pair(const Instruction& now, Cell* cell) {
+    const __m256i ids = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(cell));
+    const __m256i id = _mm256_set1_epi32(int(now.id));
+    const __m256i other_bits = _mm256_and_si256(_mm256_xor_si256(ids, id), _mm256_set1_epi32(kWaveMask));
+    const __m256i unordered = _mm256_andnot_si256(_mm256_cmpeq_epi32(other_bits, _mm256_setzero_si256()),
+                                                  _mm256_cmpgt_epi32(ids, _mm256_set1_epi32(int(now.ordered))));
+    constexpr int kLooksAt = kWrite ? 0x77 : 0x11;  // the members of Cell, a bit each
+    if ((_mm256_movemask_ps(_mm256_castsi256_ps(unordered)) & kLooksAt) != 0)
+      if (is_conflict(now, cell[0], kWrite) || is_conflict(now, cell[1], kWrite)) [[unlikely]]
+        return false;
+    __m256i noted = _mm256_blend_epi32(ids, id, kWrite ? 0x11 : 0x22);
+    if (!kWrite) {  // read_before = read where that is another wave's
+      const __m256i read = _mm256_shuffle_epi32(ids, 0b11'01'01'00);
+      const __m256i by_other = _mm256_shuffle_epi32(unordered, 0b11'01'01'00);
+      noted = _mm256_blend_epi32(noted, _mm256_blendv_epi8(ids, read, by_other), 0x44);
+    }
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(cell), noted);
+    return true;
+  }
   void refine(u32 multiple_of_unit);
   bool is_conflict(const Instruction& now, const Cell& cell, bool write);
   bool is_conflict(const Instruction& now, u32 id, bool write, const Cell& cell);

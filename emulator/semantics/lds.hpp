@@ -54,13 +54,14 @@ template <Form F, int Bytes, Fill kFill = Fill::kZero>
 inline bool ds_load(Wave* wave, const Op* op) {
   if (turn_is_over(wave, op)) return false;
   const LdsAccess<Access::kLoad> lds(wave, op);
+  u8* memory[kLanes];
   const U32 addresses = wave->v[op->r[1]];
   for (LaneMask rest = wave->exec(); rest != 0; rest &= rest - 1) {
     const int lane = std::countr_zero(rest);
-    const u8* memory = lds.template at<Bytes>(u64(addresses[lane]) + u32(op->offset), lane);
-    if (memory == nullptr) return false;
-    put_loaded<Bytes, kFill>(wave, op->r[0], lane, memory);
+    memory[lane] = lds.template at<Bytes>(u64(addresses[lane]) + u32(op->offset), lane);
+    if (memory[lane] == nullptr) return false;
   }
+  load_lanes<Bytes, kFill>(wave, op->r[0], memory);
   return true;
 }
 // DS_STORE_*: LDS[vaddr + offset] = vdata.
@@ -68,12 +69,13 @@ template <Form F, int Bytes, Fill kFill = Fill::kZero>
 inline bool ds_store(Wave* wave, const Op* op) {
   if (turn_is_over(wave, op)) return false;
   const LdsAccess<Access::kStore> lds(wave, op);
+  u8* memory[kLanes];
   for (LaneMask rest = wave->exec(); rest != 0; rest &= rest - 1) {
     const int lane = std::countr_zero(rest);
-    u8* memory = lds.template at<Bytes>(u64(wave->v[op->r[0]][lane]) + u32(op->offset), lane);
-    if (memory == nullptr) return false;
-    get_stored<Bytes, kFill>(wave, op->r[1], lane, memory);
+    memory[lane] = lds.template at<Bytes>(u64(wave->v[op->r[0]][lane]) + u32(op->offset), lane);
+    if (memory[lane] == nullptr) return false;
   }
+  store_lanes<Bytes, kFill>(wave, op->r[1], memory);
   return true;
 }
 // DS_LOAD_2ADDR_*: two elements at offset0 and offset1, counted in elements (times 64 for the STRIDE64 forms).

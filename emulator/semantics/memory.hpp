@@ -5,6 +5,7 @@
 
 #include "machine/access.hpp"
 #include "machine/vector_wave.hpp"
+#include "semantics/transfer.hpp"
 
 namespace emu::inline EMU_WAVE::sem {
 
@@ -30,38 +31,6 @@ inline bool s_load_narrow(Wave* wave, const Op* op) {
   std::memcpy(&value, source, sizeof value);
   wave->s[op->r[0]] = u32(s32(value));
   return true;
-}
-
-// How a loaded value narrower than a dword fills the VGPR.
-enum class Fill { kZero, kSign, kLow, kHigh };  // kLow and kHigh keep the other half ("d16")
-
-template <int Bytes, Fill kFill>
-[[gnu::always_inline]] inline void put_loaded(Wave* wave, u32 vgpr, int lane, const u8* source) {
-  if constexpr (Bytes >= 4) {
-    u32 words[Bytes / 4];
-    std::memcpy(words, source, Bytes);
-    for (int i = 0; i < Bytes / 4; ++i) wave->v[vgpr + i][lane] = words[i];
-  } else {
-    u32 value = 0;
-    std::memcpy(&value, source, Bytes);
-    if (kFill == Fill::kSign) value = u32(s32(value << (32 - 8 * Bytes)) >> (32 - 8 * Bytes));
-    const u32 old = wave->v[vgpr][lane];
-    if (kFill == Fill::kLow) value |= old & 0xFFFF0000;
-    if (kFill == Fill::kHigh) value = (value << 16) | (old & 0xFFFF);
-    wave->v[vgpr][lane] = value;
-  }
-}
-
-template <int Bytes, Fill kFill>
-[[gnu::always_inline]] inline void get_stored(const Wave* wave, u32 vgpr, int lane, u8* target) {
-  if constexpr (Bytes >= 4) {
-    u32 words[Bytes / 4];
-    for (int i = 0; i < Bytes / 4; ++i) words[i] = wave->v[vgpr + i][lane];
-    std::memcpy(target, words, Bytes);
-  } else {
-    const u32 value = kFill == Fill::kHigh ? wave->v[vgpr][lane] >> 16 : wave->v[vgpr][lane];
-    std::memcpy(target, &value, Bytes);
-  }
 }
 
 // Buffer resource descriptor (ISA guide 9.1.5).
