@@ -52,3 +52,30 @@ def test_failing_launches_are_reported_with_their_text(run_fake: RunFake, tmp_pa
     assert row["status"] == "error"
     assert "hipErrorLaunchFailure (719)" in row["detail"]
     assert "fake fault report" in row["detail"]
+
+
+def test_profile(kernel_device: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Counts per kernel over all cases, in the table and in the report; each case keeps its own."""
+    if kernel_device == "cuda":
+        pytest.skip("a GPU does not count its instructions")
+    report = tmp_path / "report.json"
+    assert main(["verify", "--profile", "--filter", "bf16 d64 b1 q1", "--json", str(report)]) == 0
+    document = json.loads(report.read_text(encoding="utf-8"))
+    launches = [row["launches"] or {} for row in document["cases"]]
+    assert document["executed"]
+    for name, counts in document["executed"].items():
+        assert counts["launches"] == sum(row.get(name, 0) for row in launches)
+        assert all(counts[key] > 0 for key in ("matrix", "valu", "lds", "global", "scalar", "branch", "wait"))
+        assert counts["matrix"] == sum(
+            (row["executed"] or {}).get(name, {}).get("matrix", 0) for row in document["cases"]
+        )
+    printed = capsys.readouterr().out
+    assert "executed wave instructions (counts, not time)" in printed
+    assert all(f"{counts['matrix']:,}" in printed for counts in document["executed"].values())
+
+
+def test_profile_needs_the_emulated_gpu(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.delenv("FLASH_ATTN_ROCM_EMULATE", raising=False)
+    monkeypatch.setenv("FLASH_ATTN_ROCM_BACKEND", "sdpa")
+    assert main(["verify", "--profile", "--filter", "none of them"]) == 2
+    assert "--emulate GFX" in capsys.readouterr().err

@@ -19,7 +19,7 @@ from flash_attn_rocm import backends, environment, paths
 from flash_attn_rocm.archs import load_arch
 from flash_attn_rocm.errors import BackendChoiceError, InputError
 from flash_attn_rocm.kernel_manifest import read_manifest
-from flash_attn_rocm.verification import worker
+from flash_attn_rocm.verification import profile, worker
 from flash_attn_rocm.verification.cases import plan_cases
 
 
@@ -28,6 +28,11 @@ def add_parser(commands: Any) -> None:
     parser = commands.add_parser("verify", help="check results of the installed kernels against float64")
     parser.add_argument(
         "--emulate", metavar="GFX", help="run this GPU's kernels on the emulated GPU (needs no GPU), e.g. gfx1201"
+    )
+    parser.add_argument(
+        "--profile",
+        action="store_true",
+        help="on the emulated GPU: print the instructions that each kernel executed, by class (counts, not time)",
     )
     parser.add_argument("--json", metavar="FILE", type=Path, help="write the results to this file")
     parser.add_argument("--timeout", metavar="S", type=float, default=300.0, help="seconds for one case (300)")
@@ -84,6 +89,7 @@ def _write_json(path: Path, choice: backends.Choice, results: list[worker.Result
         "gfx": choice.gfx,
         "reason": choice.reason,
         "kernels_not_executed": missed,
+        "executed": profile.add_profiles(row.executed for row in results),
         "cases": rows,
     }
     try:
@@ -127,6 +133,8 @@ def run(arguments: argparse.Namespace) -> int:
     kernels: list[dict[str, Any]] = []
     if choice.backend == "ck" and choice.gfx is not None:
         kernels = read_manifest(paths.find_manifests()[choice.gfx])["kernels"]
+    if arguments.profile and not environment.emulated_gpus():
+        raise InputError("--profile counts what the emulated GPU executes: give --emulate GFX as well")
     console = Console(width=None if os.environ.get("COLUMNS") or os.isatty(1) else 160)
     where = f"emulated {choice.gfx}" if environment.emulated_gpus() else choice.gfx or device
     console.print(f"backend {choice.backend} on {where} ({choice.reason}); {len(kernels)} kernels", highlight=False)
@@ -141,6 +149,8 @@ def run(arguments: argparse.Namespace) -> int:
     progress = track(cases, description="cases", console=console, transient=True, disable=not console.is_terminal)
     results = [worker.run_isolated(context, case, device, arguments.timeout) for case in progress]
     _table(results, console)
+    if arguments.profile:
+        console.print(profile.profile_table(profile.add_profiles(row.executed for row in results)))
 
     missed = [] if arguments.filter else kernels_not_executed(kernels, results)
     for name in missed:

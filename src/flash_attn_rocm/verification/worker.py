@@ -18,6 +18,7 @@ import torch
 import flash_attn_rocm
 from flash_attn_rocm import ops, reference
 from flash_attn_rocm.backends import choice_for
+from flash_attn_rocm.verification import profile
 from flash_attn_rocm.verification.cases import Case
 
 _TORCH_DTYPES = {"fp16": torch.float16, "bf16": torch.bfloat16}
@@ -37,6 +38,7 @@ class Result:
     lse_allowed: float = float("nan")
     time_s: float = float("nan")
     launches: dict[str, int] | None = None
+    executed: profile.Profile | None = None  # by the emulated GPU
 
 
 def _shaped(shape: tuple[int, ...], dtype: torch.dtype, layout: str) -> torch.Tensor:
@@ -90,6 +92,7 @@ def run_case(case: Case, device_name: str) -> Result:
         lse_allowed=comparison.lse_allowed,
         time_s=elapsed,
         launches=json.loads(ops.read_json("fa_rocm_launch_counts")) if backend == "ck" else None,
+        executed=profile.read_profile(),
     )
 
 
