@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -84,6 +85,36 @@ def fill_arguments(kernel: dict[str, Any], values: dict[str, float]) -> bytes:
     return bytes(block)
 
 
+def argument_values(case: Case, dim: int, addresses: Sequence[int], scale: float) -> dict[str, float]:
+    """Values of all arguments for contiguous tensors; addresses of q, k, v, output and LSE."""
+    values: dict[str, float] = dict(zip(("q_ptr", "k_ptr", "v_ptr", "o_ptr", "lse_ptr"), addresses, strict=True))
+    values |= {
+        "seqlen_q": case.seqlen_q,
+        "seqlen_k": case.seqlen_k,
+        "hdim_q": dim,
+        "hdim_v": dim,
+        "num_head_q": case.heads,
+        "nhead_ratio_qk": case.heads // case.heads_k,
+        "scale_s": scale * math.log2(math.e),
+        "window_size_left": case.left,
+        "window_size_right": case.right,
+        "mask_type": BOTTOM_RIGHT,
+        "nhead_stride_lse": case.seqlen_q,
+        "batch_stride_lse": case.heads * case.seqlen_q,
+        "cu_seqlen_q_ptr": 0,
+        "cu_seqlen_k_ptr": 0,
+    }
+    lengths = {"q": case.seqlen_q, "k": case.seqlen_k, "v": case.seqlen_k, "o": case.seqlen_q}
+    for letter, length in lengths.items():
+        heads = case.heads_k if letter in "kv" else case.heads
+        values |= {
+            f"stride_{letter}": heads * dim,
+            f"nhead_stride_{letter}": dim,
+            f"batch_stride_{letter}": length * heads * dim,
+        }
+    return values
+
+
 @dataclass(frozen=True)
 class Result:
     output: np.ndarray
@@ -113,33 +144,8 @@ def run_forward(
     out = hip.buffer(np.full(shapes[0], 0x7FE1, np.uint16))
     lse = hip.buffer(np.full((case.batch, case.heads, case.seqlen_q), np.nan, np.float32))
     scale = 1 / math.sqrt(dim)
-    values: dict[str, float] = {
-        "q_ptr": buffers[0].address,
-        "k_ptr": buffers[1].address,
-        "v_ptr": buffers[2].address,
-        "o_ptr": out.address,
-        "lse_ptr": lse.address,
-        "seqlen_q": case.seqlen_q,
-        "seqlen_k": case.seqlen_k,
-        "hdim_q": dim,
-        "hdim_v": dim,
-        "num_head_q": case.heads,
-        "nhead_ratio_qk": case.heads // case.heads_k,
-        "scale_s": scale * math.log2(math.e) * scale_factor,
-        "window_size_left": case.left,
-        "window_size_right": case.right,
-        "mask_type": BOTTOM_RIGHT,
-        "nhead_stride_lse": case.seqlen_q,
-        "batch_stride_lse": case.heads * case.seqlen_q,
-        "cu_seqlen_q_ptr": 0,
-        "cu_seqlen_k_ptr": 0,
-    }
-    for letter, (_, length, heads, _) in zip("qkvo", [*shapes, shapes[0]], strict=True):
-        values |= {
-            f"stride_{letter}": heads * dim,
-            f"nhead_stride_{letter}": dim,
-            f"batch_stride_{letter}": length * heads * dim,
-        }
+    addresses = (*(buffer.address for buffer in buffers), out.address, lse.address)
+    values = argument_values(case, dim, addresses, scale * scale_factor)
     function = hip.kernel(directory / manifest["code_objects"][kernel["code_object"]]["file"], kernel["name"])
     grid = (case.heads, math.ceil(case.seqlen_q / kernel["tile_m"]) * math.ceil(dim / kernel["hdim_v"]), case.batch)
     hip.launch(function, fill_arguments(kernel, values), grid, (kernel["block_threads"], 1, 1))
