@@ -38,7 +38,7 @@ def needed_libraries(paths: Iterable[Path]) -> dict[str, Path]:
     found: dict[str, Path] = {}
     for path in paths:
         listing = subprocess.run(["ldd", str(path)], capture_output=True, text=True, check=False).stdout
-        for soname, target in re.findall(r"^\s*(\S+) => (/\S+)", listing, re.MULTILINE):
+        for soname, target in re.findall(r"^\s*(\S+) => (/.*) \(0x[0-9a-f]+\)$", listing, re.MULTILINE):
             if soname.split(".so")[0] not in _GLIBC:
                 found[soname] = Path(target)
     return found
