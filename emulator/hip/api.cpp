@@ -1,19 +1,16 @@
-// The exported functions: HIP's C interface over Runtime, and two functions of our own that tests and the host library
-// look up.
+// The exported functions for devices, modules and memory, and functions of our own that tests and the host library look
+// up. Those for streams and events are in api_streams.cpp.
+#include <algorithm>
+#include <cstdio>
 #include <cstring>
+#include <fstream>
+#include <iterator>
+#include <string>
 
-#include "hip/runtime.hpp"
+#include "hip/calls.hpp"
 
 namespace emu::hip {
 namespace {
-
-thread_local int current_device = 0;
-thread_local Error last_error = kSuccess;
-
-Error remember(Error error) {
-  if (error != kSuccess) last_error = error;
-  return error;
-}
 
 struct ErrorText {
   Error error;
@@ -31,6 +28,7 @@ constexpr ErrorText kErrorTexts[] = {
     {kErrorInvalidDevice, "hipErrorInvalidDevice", "invalid device ordinal"},
     {kErrorInvalidImage, "hipErrorInvalidImage", "device kernel image is invalid"},
     {kErrorNoBinaryForGpu, "hipErrorNoBinaryForGpu", "no kernel image is available for execution on the device"},
+    {kErrorFileNotFound, "hipErrorFileNotFound", "file not found"},
     {kErrorInvalidHandle, "hipErrorInvalidHandle", "invalid resource handle"},
     {kErrorNotFound, "hipErrorNotFound", "named symbol not found"},
     {kErrorIllegalAddress, "hipErrorIllegalAddress", "an illegal memory access was encountered"},
@@ -47,25 +45,6 @@ const ErrorText& text_of(int error) {
   for (const ErrorText& entry : kErrorTexts)
     if (entry.error == error) return entry;
   return text_of(kErrorUnknown);
-}
-
-// Devices, or the error of having none.
-Error need_device(int device) {
-  const DeviceList& list = emulated_devices();
-  if (list.devices.empty()) {
-    Runtime::get().set_fault(list.error);
-    return kErrorNoDevice;
-  }
-  return device >= 0 && static_cast<std::size_t>(device) < list.devices.size() ? kSuccess : kErrorInvalidDevice;
-}
-
-// Runs `body` under the lock, with the current device present, and keeps its error for hipGetLastError.
-template <class Body>
-Error guarded(Body body) {
-  Runtime& runtime = Runtime::get();
-  const std::lock_guard lock(runtime.mutex);
-  if (const Error error = need_device(current_device)) return remember(error);
-  return remember(body(runtime));
 }
 
 // The explicit arguments from `extra` (HIP_LAUNCH_PARAM_BUFFER_POINTER 1, _SIZE 2, _END 3).
@@ -92,6 +71,23 @@ bool read_extra(void** extra, std::vector<u8>& arguments) {
 
 }  // namespace
 
+thread_local int current_device = 0;
+thread_local Error last_error = kSuccess;
+
+Error remember(Error error) {
+  if (error != kSuccess) last_error = error;
+  return error;
+}
+
+Error need_device(int device) {
+  const DeviceList& list = emulated_devices();
+  if (list.devices.empty()) {
+    Runtime::get().set_fault(list.error);
+    return kErrorNoDevice;
+  }
+  return device >= 0 && static_cast<std::size_t>(device) < list.devices.size() ? kSuccess : kErrorInvalidDevice;
+}
+
 Runtime& Runtime::get() {
   static Runtime* const runtime = new Runtime;  // never destroyed: callers may outlive static destruction
   return *runtime;
@@ -100,8 +96,6 @@ Runtime& Runtime::get() {
 }  // namespace emu::hip
 
 using namespace emu::hip;
-#define EXPORT extern "C" [[gnu::visibility("default")]]
-
 EXPORT Error hipInit(unsigned flags) {
   if (flags != 0) return remember(kErrorInvalidValue);
   return guarded([](Runtime&) { return kSuccess; });
@@ -148,6 +142,53 @@ EXPORT Error hipGetLastError() {
   return error;
 }
 
+EXPORT Error hipPeekAtLastError() { return last_error; }
+
+EXPORT Error hipDeviceGet(int* device, int ordinal) {
+  if (device == nullptr) return remember(kErrorInvalidValue);
+  *device = ordinal;
+  return remember(need_device(ordinal));
+}
+EXPORT Error hipDeviceGetName(char* name, int length, int device) {
+  if (name == nullptr || length <= 0) return remember(kErrorInvalidValue);
+  if (const Error error = need_device(device)) return remember(error);
+  const DeviceProperties properties = properties_of(emulated_devices().devices[static_cast<std::size_t>(device)]);
+  std::snprintf(name, static_cast<std::size_t>(length), "%s", properties.name);
+  return kSuccess;
+}
+EXPORT Error hipDeviceTotalMem(std::size_t* bytes, int device) {
+  if (bytes == nullptr) return remember(kErrorInvalidValue);
+  if (const Error error = need_device(device)) return remember(error);
+  *bytes = properties_of(emulated_devices().devices[static_cast<std::size_t>(device)]).total_global_mem;
+  return kSuccess;
+}
+EXPORT Error hipMemGetInfo(std::size_t* free_bytes, std::size_t* total_bytes) {
+  return guarded([&](Runtime& runtime) {
+    if (free_bytes == nullptr || total_bytes == nullptr) return kErrorInvalidValue;
+    *total_bytes = properties_of(emulated_devices().devices[static_cast<std::size_t>(current_device)]).total_global_mem;
+    *free_bytes = *total_bytes - std::min(*total_bytes, runtime.allocated_on(current_device));
+    return kSuccess;
+  });
+}
+
+EXPORT Error hipModuleLoad(Module** module, const char* path) {
+  return guarded([&](Runtime& runtime) {
+    if (module == nullptr || path == nullptr) return kErrorInvalidValue;
+    std::ifstream file(path, std::ios::binary);
+    const std::string image{std::istreambuf_iterator<char>(file), {}};
+    if (!file.is_open()) {
+      runtime.set_fault(std::string("hipModuleLoad: ") + path + " cannot be read");
+      return kErrorFileNotFound;
+    }
+    return image.empty() ? kErrorInvalidImage : runtime.load_module(module, image.data(), current_device);
+  });
+}
+EXPORT Error hipModuleGetGlobal(void** address, std::size_t* bytes, Module* module, const char* name) {
+  return guarded([&](Runtime& runtime) { return runtime.find_global(address, bytes, module, name); });
+}
+EXPORT Error hipFuncGetAttribute(int* value, int attribute, const Function* function) {
+  return guarded([&](Runtime& runtime) { return runtime.function_attribute(value, attribute, function); });
+}
 EXPORT Error hipModuleLoadData(Module** module, const void* image) {
   return guarded([&](Runtime& runtime) { return runtime.load_module(module, image, current_device); });
 }
@@ -162,14 +203,16 @@ EXPORT Error hipModuleLaunchKernel(const Function* function, unsigned grid_x, un
                                    const Stream* stream, void** parameters, void** extra) {
   return guarded([&](Runtime& runtime) {
     if (!runtime.is_stream(stream)) return kErrorInvalidHandle;
-    // Sizes of single parameters are not part of the interface the project uses.
-    if (parameters != nullptr) return kErrorNotSupported;
+    if (parameters != nullptr && extra != nullptr) return kErrorInvalidValue;
     emu::LaunchRequest request;
     request.grid[0] = grid_x, request.grid[1] = grid_y, request.grid[2] = grid_z;
     request.block[0] = block_x, request.block[1] = block_y, request.block[2] = block_z;
     request.dynamic_lds_bytes = shared_bytes;
     if (extra != nullptr && !read_extra(extra, request.arguments)) return kErrorInvalidValue;
-    return runtime.run(function, std::move(request));
+    if (parameters != nullptr) {
+      if (const Error error = runtime.gather_arguments(function, parameters, request.arguments)) return error;
+    }
+    return runtime.run(function, stream == nullptr ? current_device : stream->device, std::move(request));
   });
 }
 
@@ -209,22 +252,6 @@ EXPORT Error hipPointerGetAttributes(PointerAttributes* attributes, const void* 
   });
 }
 
-EXPORT Error hipStreamCreateWithFlags(Stream** stream, unsigned) {
-  return guarded([&](Runtime& runtime) {
-    if (stream == nullptr) return kErrorInvalidValue;
-    auto made = std::make_unique<Stream>(Stream{current_device});
-    *stream = made.get();
-    runtime.streams[made.get()] = std::move(made);
-    return kSuccess;
-  });
-}
-EXPORT Error hipStreamCreate(Stream** stream) { return hipStreamCreateWithFlags(stream, 0); }
-EXPORT Error hipStreamDestroy(Stream* stream) {
-  return guarded([&](Runtime& runtime) { return runtime.streams.erase(stream) == 1 ? kSuccess : kErrorInvalidHandle; });
-}
-EXPORT Error hipStreamSynchronize(const Stream* stream) {
-  return guarded([&](Runtime& runtime) { return runtime.is_stream(stream) ? kSuccess : kErrorInvalidHandle; });
-}
 EXPORT Error hipDeviceSynchronize() {
   return guarded([](Runtime&) { return kSuccess; });
 }

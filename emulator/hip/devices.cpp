@@ -79,6 +79,26 @@ DeviceProperties properties_of(const Device& device) {
 bool attribute_of(const Device& device, int attribute, int& value) {
   const DeviceProperties p = properties_of(device);
   switch (static_cast<Attribute>(attribute)) {
+    case Attribute::kCanMapHostMemory:
+    case Attribute::kConcurrentKernels:
+    case Attribute::kUnifiedAddressing:
+      value = 1;
+      return true;
+    case Attribute::kCooperativeLaunch:
+    case Attribute::kIntegrated:
+      value = 0;
+      return true;
+    case Attribute::kMaxBlockDimY:
+    case Attribute::kMaxBlockDimZ:
+      value = p.max_threads_dim[1];
+      return true;
+    case Attribute::kMaxGridDimY:
+    case Attribute::kMaxGridDimZ:
+      value = p.max_grid_size[1];
+      return true;
+    case Attribute::kSharedMemPerMultiprocessor:
+      value = int(p.shared_mem_per_multiprocessor);
+      return true;
     case Attribute::kL2CacheSize:
       value = p.l2_cache_size;
       return true;

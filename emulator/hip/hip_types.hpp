@@ -17,6 +17,7 @@ enum Error : int {
   kErrorInvalidDevice = 101,
   kErrorInvalidImage = 200,
   kErrorNoBinaryForGpu = 209,
+  kErrorFileNotFound = 301,
   kErrorInvalidHandle = 400,
   kErrorNotFound = 500,
   kErrorIllegalAddress = 700,
@@ -83,18 +84,38 @@ static_assert(sizeof(DeviceProperties) == 1472);
 
 // hipDeviceAttribute_t: the attributes that the emulator answers.
 enum class Attribute : int {
+  kCanMapHostMemory = 3,
+  kConcurrentKernels = 8,
+  kCooperativeLaunch = 10,
+  kIntegrated = 16,
   kL2CacheSize = 19,
   kComputeCapabilityMajor = 23,
   kMaxBlockDimX = 26,
+  kMaxBlockDimY = 27,
+  kMaxBlockDimZ = 28,
   kMaxGridDimX = 29,
+  kMaxGridDimY = 30,
+  kMaxGridDimZ = 31,
   kMaxThreadsPerBlock = 56,
   kMaxThreadsPerMultiProcessor = 57,
   kComputeCapabilityMinor = 61,
   kMultiprocessorCount = 63,
   kMaxRegistersPerBlock = 71,
   kMaxSharedMemoryPerBlock = 74,
+  kSharedMemPerMultiprocessor = 76,
+  kUnifiedAddressing = 85,
   kWarpSize = 87,
   kHostRegisterSupported = 90,
+};
+
+// hipFunction_attribute: what the emulator answers.
+enum class FunctionAttribute : int {
+  kMaxThreadsPerBlock = 0,
+  kSharedSizeBytes = 1,
+  kConstSizeBytes = 2,
+  kLocalSizeBytes = 3,
+  kNumRegs = 4,
+  kMaxDynamicSharedSizeBytes = 8,
 };
 
 struct PointerAttributes {

@@ -1,4 +1,5 @@
 // Device memory, registered host memory and copies.
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 
@@ -24,7 +25,8 @@ Error Runtime::allocate(void** pointer, std::size_t bytes, int device) {
   if (pointer == nullptr) return kErrorInvalidValue;
   *pointer = nullptr;
   if (bytes == 0) return kSuccess;  // as HIP: null and success
-  if (bytes > (std::size_t(1) << 40)) return kErrorOutOfMemory;
+  const std::size_t total = properties_of(emulated_devices().devices[static_cast<std::size_t>(device)]).total_global_mem;
+  if (bytes > total - std::min(total, allocated_on(device))) return kErrorOutOfMemory;
   const std::size_t whole = (bytes + 2 * kRedZone + 4095) & ~std::size_t(4095);
   auto* block = static_cast<unsigned char*>(std::aligned_alloc(4096, whole));
   if (block == nullptr) return kErrorOutOfMemory;
@@ -57,7 +59,19 @@ Error Runtime::unregister_host(void* pointer) {
   return registered_.erase(number(pointer)) == 1 ? kSuccess : kErrorHostMemoryNotRegistered;
 }
 
+std::size_t Runtime::allocated_on(int device) const {
+  std::size_t bytes = 0;
+  for (const auto& [address, allocation] : allocations_)
+    if (allocation.device == device) bytes += allocation.bytes;
+  return bytes;
+}
+
 bool Runtime::inside_allocation(const void* pointer, std::size_t bytes) const {
+  for (const auto& [key, module] : modules_) {  // global variables
+    const std::uintptr_t image = number(module->object->image());
+    for (const CodeObject::Range& range : module->object->writable())
+      if (number(pointer) >= image + range.begin && number(pointer) + bytes <= image + range.end) return true;
+  }
   auto after = allocations_.upper_bound(number(pointer));
   if (after == allocations_.begin()) return false;
   --after;
@@ -86,7 +100,7 @@ Error Runtime::fill(void* target, int value, std::size_t bytes) {
 PointerAttributes Runtime::attributes_of(const void* pointer) const {
   void* const same = const_cast<void*>(pointer);  // host and device addresses are equal
   auto after = allocations_.upper_bound(number(pointer));
-  if (after != allocations_.begin() && inside_allocation(pointer, 1))
+  if (after != allocations_.begin() && number(pointer) < std::prev(after)->first + std::prev(after)->second.bytes)
     return {2, std::prev(after)->second.device, same, nullptr, 0, 0};
   auto host = registered_.upper_bound(number(pointer));
   if (host != registered_.begin() && number(pointer) < std::prev(host)->first + std::prev(host)->second)

@@ -198,8 +198,58 @@ std::string Runtime::profile() const {
   return text + "]}";
 }
 
-Error Runtime::run(const Function* function, LaunchRequest request) {
+Error Runtime::find_global(void** address, std::size_t* bytes, Module* module, const char* name) const {
+  if (name == nullptr || (address == nullptr && bytes == nullptr)) return kErrorInvalidValue;
+  if (modules_.count(module) == 0) return kErrorInvalidHandle;
+  const CodeObject& object = *module->object;
+  const CodeObject::Range* range = object.find_object(name);
+  if (range == nullptr) return kErrorNotFound;
+  if (address != nullptr) *address = const_cast<std::uint8_t*>(object.image()) + range->begin;
+  if (bytes != nullptr) *bytes = range->end - range->begin;
+  return kSuccess;
+}
+
+Error Runtime::function_attribute(int* value, int attribute, const Function* function) const {
+  if (value == nullptr) return kErrorInvalidValue;
   if (functions_.count(function) == 0) return kErrorInvalidHandle;
+  const KernelDescriptor& kernel = *function->kernel;
+  const Device& device = emulated_devices().devices[static_cast<std::size_t>(function->module->device)];
+  switch (static_cast<FunctionAttribute>(attribute)) {
+    case FunctionAttribute::kMaxThreadsPerBlock:
+      *value = static_cast<int>(kernel.max_workgroup_size);
+      return kSuccess;
+    case FunctionAttribute::kSharedSizeBytes:
+      *value = static_cast<int>(kernel.lds_bytes);
+      return kSuccess;
+    case FunctionAttribute::kConstSizeBytes:
+      *value = 0;
+      return kSuccess;
+    case FunctionAttribute::kLocalSizeBytes:
+      *value = static_cast<int>(kernel.scratch_bytes);
+      return kSuccess;
+    case FunctionAttribute::kNumRegs:
+      *value = static_cast<int>(kernel.vgprs);
+      return kSuccess;
+    case FunctionAttribute::kMaxDynamicSharedSizeBytes:
+      *value = static_cast<int>(device.lds_bytes - kernel.lds_bytes);
+      return kSuccess;
+  }
+  return kErrorInvalidValue;
+}
+
+Error Runtime::gather_arguments(const Function* function, void** parameters, std::vector<u8>& block) const {
+  if (functions_.count(function) == 0) return kErrorInvalidHandle;
+  block.assign(function->kernel->explicit_kernarg_bytes, 0);
+  const std::vector<KernelArgument>& arguments = function->kernel->arguments;
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    if (parameters[i] == nullptr) return kErrorInvalidValue;
+    std::memcpy(block.data() + arguments[i].offset, parameters[i], arguments[i].size);
+  }
+  return kSuccess;
+}
+
+Error Runtime::run(const Function* function, int stream_device, LaunchRequest request) {
+  if (functions_.count(function) == 0 || function->module->device != stream_device) return kErrorInvalidHandle;
   request.object = function->module->object.get();
   request.kernel = function->kernel;
   request.program = function->program;

@@ -37,6 +37,14 @@ struct KernelProfile {
 
 struct Stream {
   int device = 0;
+  unsigned flags = 0;
+  int priority = 0;
+};
+
+struct Event {
+  int device = 0;
+  bool timed = true, recorded = false;
+  double at_ms = 0;
 };
 
 struct Allocation {
@@ -58,6 +66,7 @@ class Runtime {
   Error copy(void* target, const void* source, std::size_t bytes, int kind);
   Error fill(void* target, int value, std::size_t bytes);
   PointerAttributes attributes_of(const void* pointer) const;
+  std::size_t allocated_on(int device) const;
   // What a kernel on a device may touch.
   std::vector<MemoryRange> ranges_of(int device) const;
 
@@ -65,7 +74,12 @@ class Runtime {
   Error load_module(Module** module, const void* image, int device);
   Error unload_module(Module* module);
   Error find_function(Function** function, Module* module, const char* name);
-  Error run(const Function* function, LaunchRequest request);
+  Error find_global(void** address, std::size_t* bytes, Module* module, const char* name) const;
+  Error function_attribute(int* value, int attribute, const Function* function) const;
+  // The argument block from pointers to the single arguments.
+  Error gather_arguments(const Function* function, void** parameters, std::vector<u8>& block) const;
+  // `device` is the one of the stream: a kernel runs where its module was loaded.
+  Error run(const Function* function, int device, LaunchRequest request);
 
   // The optional checks: the environment's, read at the first use, until set_checks gives others (null: the
   // environment's again).
@@ -76,6 +90,7 @@ class Runtime {
 
   bool is_stream(const Stream* stream) const { return stream == nullptr || streams.count(stream) != 0; }
   std::map<const Stream*, std::unique_ptr<Stream>> streams;
+  std::map<const Event*, std::unique_ptr<Event>> events;
 
   void set_fault(const std::string& text);
   const std::string& fault() const { return fault_; }

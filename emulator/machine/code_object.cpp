@@ -78,6 +78,7 @@ void CodeObject::load_segments() {
       if (segment.p_vaddr > kLargestImage || segment.p_memsz > kLargestImage || segment.p_filesz > segment.p_memsz)
         throw std::runtime_error("code object has a segment of impossible size");
       image_bytes_ = std::max(image_bytes_, segment.p_vaddr + segment.p_memsz);
+      if ((segment.p_flags & PF_W) != 0) writable_.push_back({segment.p_vaddr, segment.p_vaddr + segment.p_memsz});
     }
   if (image_bytes_ == 0) throw std::runtime_error("code object has no loadable segment");
   image_bytes_ = (image_bytes_ + 4095) & ~std::uint64_t(4095);
@@ -99,7 +100,11 @@ void CodeObject::load_segments() {
         part(file_, sections[section.sh_link].sh_offset, sections[section.sh_link].sh_size, "the symbol names");
     for (std::uint64_t at = 0; at + sizeof(Elf64_Sym) <= section.sh_size; at += sizeof(Elf64_Sym)) {
       const auto symbol = read<Elf64_Sym>(file_, section.sh_offset + at, "the symbols");
-      symbols_[text_at(strings, symbol.st_name)] = symbol.st_value;
+      const std::string name = text_at(strings, symbol.st_name);
+      symbols_[name] = symbol.st_value;
+      if (ELF64_ST_TYPE(symbol.st_info) == STT_OBJECT && symbol.st_size <= image_bytes_ &&
+          symbol.st_value <= image_bytes_ - symbol.st_size)
+        objects_[name] = {symbol.st_value, symbol.st_value + symbol.st_size};
     }
   }
   for (const Elf64_Phdr& segment : segments)
@@ -109,6 +114,11 @@ void CodeObject::load_segments() {
                   if (type == kNoteMetadata) read_metadata(note);
                 });
   if (gfx_.empty()) throw std::runtime_error("code object has no metadata that names its GPU");
+}
+
+const CodeObject::Range* CodeObject::find_object(const std::string& name) const {
+  const auto found = objects_.find(name);
+  return found == objects_.end() ? nullptr : &found->second;
 }
 
 void CodeObject::read_metadata(std::span<const std::uint8_t> note) {
@@ -127,14 +137,16 @@ void CodeObject::read_metadata(std::span<const std::uint8_t> note) {
     if (entry[".max_flat_workgroup_size"].integer > 0)
       kernel.max_workgroup_size = std::uint32_t(entry[".max_flat_workgroup_size"].integer);
     for (const PackValue& argument : entry[".args"].array) {
-      HiddenArgument parsed{argument[".value_kind"].string, std::uint32_t(argument[".offset"].integer),
+      KernelArgument parsed{argument[".value_kind"].string, std::uint32_t(argument[".offset"].integer),
                             std::uint32_t(argument[".size"].integer)};
       if (std::uint64_t(parsed.offset) + parsed.size > kernel.kernarg_bytes)
         throw std::runtime_error("kernel " + kernel.name + " has an argument outside its argument segment");
-      if (parsed.kind.starts_with("hidden_"))
+      if (parsed.kind.starts_with("hidden_")) {
         kernel.hidden.push_back(parsed);
-      else
+      } else {
+        kernel.arguments.push_back(parsed);
         kernel.explicit_kernarg_bytes = std::max(kernel.explicit_kernarg_bytes, parsed.offset + parsed.size);
+      }
     }
     kernels_[kernel.name] = std::move(kernel);
   }

@@ -16,8 +16,8 @@ struct VgprCounts {
   std::uint32_t vector = 0, accumulation = 0;
 };
 
-// An argument that the runtime fills ("hidden_block_count_x", ...), by the metadata's value_kind.
-struct HiddenArgument {
+// An argument, by the metadata's value_kind: "by_value", ..., or "hidden_block_count_x", ... for the runtime to fill.
+struct KernelArgument {
   std::string kind;
   std::uint32_t offset = 0, size = 0;
 };
@@ -39,7 +39,8 @@ struct KernelDescriptor {
   bool dispatch_ptr = false, queue_ptr = false, kernarg_ptr = false, dispatch_id = false;
   bool private_segment_buffer = false, flat_scratch_init = false, private_segment_size = false;
   bool workgroup_id[3] = {}, workgroup_info = false, private_segment = false;
-  std::vector<HiddenArgument> hidden;
+  std::vector<KernelArgument> hidden;
+  std::vector<KernelArgument> arguments;  // what the caller passes, in the order of the kernel's parameters
 
   VgprCounts vgpr_counts(const Family& family) const;
 };
@@ -56,6 +57,13 @@ class CodeObject {
   // Host address of a code-object address; the image is contiguous.
   const std::uint8_t* image() const { return image_.get(); }
   std::uint64_t image_bytes() const { return image_bytes_; }
+  // Addresses that kernels may write: the segments of global variables.
+  struct Range {
+    std::uint64_t begin, end;
+  };
+  const std::vector<Range>& writable() const { return writable_; }
+  // A variable or other data object, by name; null where there is none.
+  const Range* find_object(const std::string& name) const;
   // Bytes of [address, address + size) in the image. Throws where they are outside.
   std::span<const std::uint8_t> at(std::uint64_t address, std::uint64_t size) const;
 
@@ -73,6 +81,8 @@ class CodeObject {
   std::uint64_t image_bytes_ = 0;
   std::map<std::string, std::uint64_t> symbols_;
   std::map<std::string, KernelDescriptor> kernels_;
+  std::map<std::string, Range> objects_;
+  std::vector<Range> writable_;
 };
 
 }  // namespace emu

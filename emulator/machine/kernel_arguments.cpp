@@ -46,7 +46,7 @@ KernelArguments::KernelArguments(const LaunchRequest& request) : argument_bytes_
 }
 
 void KernelArguments::fill_hidden(const LaunchRequest& request) {
-  for (const HiddenArgument& argument : request.kernel->hidden) {
+  for (const KernelArgument& argument : request.kernel->hidden) {
     const u64 value = hidden_value(request, argument.kind);
     std::memcpy(memory_.get() + kPacketBytes + argument.offset, &value, std::min<u64>(argument.size, sizeof value));
   }

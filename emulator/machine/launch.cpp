@@ -109,6 +109,8 @@ LaunchResult launch(const LaunchRequest& request) {
   ranges.push_back(arguments.packet_range());
   const u64 image = reinterpret_cast<u64>(request.object->image());
   ranges.push_back({image, image + request.object->image_bytes(), false, "code object"});
+  for (const CodeObject::Range& range : request.object->writable())
+    ranges.push_back({image + range.begin, image + range.end, true, "global variables of the code object"});
   const MemoryMap memory(std::move(ranges));
   const LaunchAddresses addresses{arguments.arguments_address(), arguments.packet_address()};
 

@@ -20,6 +20,8 @@ def read_profile() -> Profile | None:
     if path is None or not environment.emulated_gpus():
         return None
     library = ctypes.CDLL(str(path))  # the same library that runs the kernels: it is loaded once per process
+    if not hasattr(library, "flash_attn_rocm_emulator_profile"):
+        return None  # FLASH_ATTN_ROCM_HIP_LIBRARY names another runtime
     library.flash_attn_rocm_emulator_profile.restype = ctypes.c_char_p
     rows = json.loads(library.flash_attn_rocm_emulator_profile())["kernels"]
     return {row["name"]: {"launches": row["launches"], **row["executed"]} for row in rows}
