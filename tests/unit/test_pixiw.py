@@ -1,4 +1,4 @@
-"""pixiw makes its environment once, makes it anew when what it depends on changes, and installs nothing unlocked silently.
+"""pixiw makes its environment once, anew when what it depends on changes, and installs nothing unlocked silently.
 
 A stand-in for Python records what pixiw asks of it, so nothing is downloaded.
 """
@@ -14,7 +14,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 
-# Answers like an interpreter would; `-m venv DIR` copies the stand-in to DIR/bin/python, so that pip calls land here too.
+# Answers like an interpreter would; `-m venv DIR` copies the stand-in to DIR/bin/python: pip calls land here too.
 STAND_IN = """#!/bin/sh
 printf '%s|' "$@" >>"$LOG"; printf '\\n' >>"$LOG"
 case "$*" in
