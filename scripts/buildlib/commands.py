@@ -4,11 +4,32 @@ from __future__ import annotations
 
 import os
 import shlex
+import shutil
 import subprocess
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from scripts.buildlib.errors import CommandError
+from scripts.buildlib.errors import BuildError, CommandError
+
+
+def find_program(name: str, hint: str = "") -> Path:
+    """A program beside the running Python, which is its environment's, else on PATH.
+
+    Args:
+        name: the program's name or path.
+        hint: how to get it, for the error.
+
+    Raises:
+        BuildError: it is in neither place.
+    """
+    beside_python = Path(sys.executable).parent
+    found = shutil.which(name, path=str(beside_python)) or shutil.which(name)
+    if found is None:
+        raise BuildError(
+            f"{name} is neither in {beside_python} nor on PATH; {hint or f'install the Python package {name}'}"
+        )
+    return Path(found)
 
 
 def run_command(

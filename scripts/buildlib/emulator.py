@@ -7,24 +7,11 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from scripts.buildlib.commands import run_command
+from scripts.buildlib.commands import find_program, run_command
 from scripts.buildlib.errors import BuildError
 
 ROOT = Path(__file__).resolve().parents[2]
 LIBRARY_NAME = "libamdhip64.so"
-
-
-def find_program(name: str) -> Path:
-    """A build program of the running Python's environment, else of PATH.
-
-    Raises:
-        BuildError: it is in neither.
-    """
-    beside_python = Path(sys.executable).parent
-    found = shutil.which(name, path=str(beside_python)) or shutil.which(name)
-    if found is None:
-        raise BuildError(f"{name} is neither in {beside_python} nor in PATH; install the Python package {name}")
-    return Path(found)
 
 
 def build_emulator(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from scripts.buildlib.commands import run_command
+from scripts.buildlib.commands import find_program, run_command
 from scripts.buildlib.errors import BuildError
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -48,15 +48,17 @@ def build_host(
     includes = ";".join(str(path) for path in torch_include)
     definitions = {
         "CMAKE_CXX_COMPILER": cxx,
+        "CMAKE_MAKE_PROGRAM": find_program("ninja"),
         "CMAKE_BUILD_TYPE": "Release",
         "CMAKE_INSTALL_PREFIX": install_dir,
         "TORCH_INCLUDE_DIRS": includes,
         "TORCH_LIB_DIR": torch_lib,
         "NLOHMANN_INCLUDE_DIR": nlohmann_include,
     }
-    configure = ["cmake", "-S", str(ROOT / "csrc"), "-B", str(build_dir), "-G", "Ninja"]
+    cmake = find_program("cmake")
+    configure: list[str | Path] = [cmake, "-S", str(ROOT / "csrc"), "-B", str(build_dir), "-G", "Ninja"]
     configure += [f"-D{name}={value}" for name, value in definitions.items()]
     run_command("configuring the host library", configure)
-    run_command("building the host library", ["cmake", "--build", build_dir])
-    run_command("installing the host library", ["cmake", "--install", build_dir, "--strip"])
+    run_command("building the host library", [cmake, "--build", build_dir])
+    run_command("installing the host library", [cmake, "--install", build_dir, "--strip"])
     return install_dir / LIBRARY_NAME

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 import time
@@ -21,6 +20,7 @@ from ck.source import CkSource, choose_source
 from flash_attn_rocm.archs import Arch
 from scripts.buildlib import compile_job
 from scripts.buildlib.cache_root import cache_root
+from scripts.buildlib.commands import find_program
 from scripts.buildlib.compile_flags import device_flags, path_flags
 from scripts.buildlib.compile_job import Job
 from scripts.buildlib.compiler_identity import identify_compiler
@@ -35,6 +35,7 @@ from scripts.buildlib.toolchains.layout import Toolchain
 ROOT = Path(__file__).resolve().parents[2]
 DEVICE_DIR = ROOT / "csrc" / "device"
 WORK_NAME = "work"
+_GET_NINJA = "install it: pip install ninja, or apt-get install ninja-build"
 
 
 @dataclass(frozen=True)
@@ -131,26 +132,13 @@ def _raise_failure(jobs: Sequence[Job], messages: Sequence[str]) -> None:
     raise CompileError(job.unit, first_error(failure["output"], failure["code"]), failure["command"], log)
 
 
-def find_ninja() -> str:
-    """The ninja program: conda's package of it has no Python module, the wheel puts it beside Python.
-
-    Raises:
-        BuildError: there is none.
-    """
-    search = os.pathsep.join([os.environ.get("PATH", ""), str(Path(sys.executable).parent)])
-    found = shutil.which("ninja", path=search)
-    if found is None:
-        raise BuildError("ninja was not found on PATH; install it: pip install ninja, or apt-get install ninja-build")
-    return found
-
-
 def run_ninja(work: Path, jobs: Mapping[Unit, Job], job_count: int, console: Console) -> None:
     """Compile what is out of date.
 
     Raises:
         CompileError: with the first compile that failed.
     """
-    command = [find_ninja(), "-C", str(work), "-j", str(job_count)]
+    command = [str(find_program("ninja", _GET_NINJA)), "-C", str(work), "-j", str(job_count)]
     estimate = Estimate({unit.name: estimate_cpu_s(unit) for unit in jobs}, job_count)
     kernels = {unit.name: len(unit.specs) for unit in jobs}
     works = {unit.name: Path(job.work) for unit, job in jobs.items()}

@@ -6,11 +6,11 @@ import os
 import shutil
 from pathlib import Path
 
-from scripts.buildlib.commands import run_command
-from scripts.buildlib.errors import BuildError
+from scripts.buildlib.commands import find_program, run_command
 
 FILE_STAGES = ("kernels", "host", "emulator")
 ROOT = Path(__file__).resolve().parent.parent.parent
+_IN_RECIPE = "the build environment should hold it (recipe/recipe.yaml)"
 
 
 def _kernels(prefix: Path, arch: str | None, profile: str) -> None:
@@ -18,7 +18,9 @@ def _kernels(prefix: Path, arch: str | None, profile: str) -> None:
     from scripts.buildlib.kernels import KernelRequest, build_kernels
     from scripts.buildlib.request import choose_archs, choose_hdims, choose_max_jobs
 
-    # rattler-build keeps pip from the network; Composable Kernel is fetched by hash where no cache holds it yet.
+    # rattler-build keeps pip from the network. `./pixiw run build` passes a cache that holds Composable Kernel already;
+    # who runs rattler-build directly has none, and a `source:` of the recipe would have to name a registry's address.
+    # pip fetches it from the index that it is configured for and checks the pinned hash.
     for name in ("PIP_NO_INDEX", "PIP_NO_DEPENDENCIES"):
         os.environ.pop(name, None)
     out = ROOT / "build" / "kernels"
@@ -41,7 +43,7 @@ def _host(prefix: Path) -> None:
     torch_include = site_packages / "torch" / "include"
     package = ROOT / "src" / "flash_attn_rocm"
     build_host(
-        cxx=_find_program(os.environ.get("CXX", "c++")),
+        cxx=find_program(os.environ.get("CXX", "c++"), _IN_RECIPE),
         torch_include=[torch_include, torch_include / "torch" / "csrc" / "api" / "include"],
         torch_lib=next((path for path in torch_libs if (path / "libtorch_cpu.so").exists()), torch_libs[0]),
         nlohmann_include=prefix / "include",
@@ -55,24 +57,12 @@ def _host(prefix: Path) -> None:
         leftover.unlink()  # names the directory it was installed from
 
 
-def _find_program(name: str) -> Path:
-    """A program on the PATH of the package's build environment.
-
-    Raises:
-        BuildError: there is none.
-    """
-    found = shutil.which(name)
-    if found is None:
-        raise BuildError(f"{name} is not on PATH; the build environment should hold it (recipe/recipe.yaml)")
-    return Path(found)
-
-
 def _emulator(prefix: Path) -> None:
     from scripts.buildlib.emulator import build_emulator
 
     build_emulator(
-        clangxx=_find_program("clang++"),
-        llvm_objdump=_find_program("llvm-objdump"),
+        clangxx=find_program("clang++", _IN_RECIPE),
+        llvm_objdump=find_program("llvm-objdump", _IN_RECIPE),
         kernel_dirs=sorted((prefix / "share" / "flash_attn_rocm").glob("*/")),
         build_dir=ROOT / "build" / "emulator",
         install_dir=prefix / "lib" / "flash_attn_rocm" / "emulator",
