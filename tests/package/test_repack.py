@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 import importlib.util
 import marshal
+import os
 import py_compile
 import shutil
 import subprocess
@@ -16,11 +17,13 @@ import pytest
 
 from scripts.buildlib.channel import ChannelError, channel_key, make_channel, plan_channel
 from scripts.buildlib.conda_calls import install
-from scripts.buildlib.repack.archive import Repack, make_package, staged_files
+from scripts.buildlib.repack.archive import Repack, link_or_copy, make_package, staged_files
 from scripts.buildlib.repack.distribution import conda_name, convert_bytecode, plan_closure, plan_distribution
 from scripts.buildlib.repack.interpreter import plan_interpreter
-from scripts.buildlib.repack.tools import plan_cxx
-from scripts.buildlib.toolchains.layout import Toolchain
+from scripts.buildlib.repack.toolchain import plan_compiler
+from scripts.buildlib.repack.tools import plan_cxx, plan_tool
+from scripts.buildlib.toolchains.layout import Parts, Toolchain, inspect_parts
+from tests.unit.fake_toolchain import make_clang, make_rocm, write_script
 
 
 def _repack(text: str, name: str = "thing") -> Repack:
@@ -77,6 +80,61 @@ def test_without_gxx_the_clang_of_the_kernels_compiles_the_host_library(
     ((script, path),) = plan.stage(tmp_path / "staging")
     assert (plan.name, plan.version, path) == ("gxx_linux-64", "22.1.8", "etc/conda/activate.d/gxx_linux-64.sh")
     assert script.read_text(encoding="utf-8") == f"export CXX={clangxx}\n"
+
+
+def test_programs_in_places_with_spaces_and_quotes_can_be_started(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    program = write_script(tmp_path / "it's a $place" / "tool", '#!/bin/sh\necho "tool 1.2" "$@"\n')
+    monkeypatch.setenv("PATH", f"{program.parent}:/bin")
+    monkeypatch.setenv("CXX", "tool")
+    ((wrapper, _),) = plan_tool("tool").stage(tmp_path / "wrapper")
+    assert subprocess.run([wrapper, "a b"], capture_output=True, text=True, check=True).stdout == "tool 1.2 a b\n"
+    ((script, _),) = plan_cxx(program).stage(tmp_path / "cxx")
+    command = f'. "{script}"; exec "$CXX" c'
+    assert subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=True).stdout == "tool 1.2 c\n"
+
+
+def test_interrupted_copy_leaves_nothing_in_a_store(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def half(source: Path, target: Path) -> None:
+        target.write_bytes(source.read_bytes()[:3])
+        raise KeyboardInterrupt
+
+    def refuse(*_: Path) -> None:
+        raise OSError("another file system")
+
+    source, target = tmp_path / "source", tmp_path / "store" / "package.conda"
+    source.write_bytes(b"package")
+    monkeypatch.setattr(os, "link", refuse)
+    with monkeypatch.context() as interrupted, pytest.raises(KeyboardInterrupt):
+        interrupted.setattr(shutil, "copy2", half)
+        link_or_copy(source, target)
+    assert list(target.parent.iterdir()) == []
+    link_or_copy(source, target)
+    assert target.read_bytes() == b"package"
+
+
+def test_every_file_of_the_compiler_package_is_in_its_key(tmp_path: Path) -> None:
+    clang, rocm = make_clang(tmp_path / "bin"), make_rocm(tmp_path / "rocm")
+    write_script(clang.parent / "llvm-objdump", "#!/bin/sh\n")
+    for path in (
+        tmp_path / "lib/clang/22/include/x.h",
+        rocm / "include/hip/amd_detail/y.hpp",
+        rocm / "share/hip/version",
+    ):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("1")
+    found = inspect_parts("test", "here", Parts([clang], [rocm], [rocm / "amdgcn" / "bitcode"]), ()).toolchain
+    assert found is not None
+    packed = {path for path, _ in plan_compiler(found).stage(tmp_path / "staging") if not path.is_symlink()}
+    keys = {plan_compiler(found).key}
+    originals = [clang, clang.parent / "ld.lld", clang.parent / "llvm-objdump"]
+    originals += [path for base in (rocm, tmp_path / "lib") for path in base.rglob("*") if path.is_file()]
+    assert len(packed) == len(originals)
+    for path in originals:
+        path.write_bytes(path.read_bytes() + b"#")
+        keys.add(plan_compiler(found).key)
+    assert len(keys) == 1 + len(originals)
 
 
 def test_cxx_that_is_no_program_is_an_error(monkeypatch: pytest.MonkeyPatch, toolchain: Toolchain) -> None:

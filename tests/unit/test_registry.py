@@ -10,7 +10,13 @@ import pytest
 
 from scripts.buildlib.errors import CommandError
 from scripts.buildlib.toolchains import debian_files, registry
-from scripts.buildlib.toolchains.debian_files import DebianFilesError, choose_site, fetch_files, private_options
+from scripts.buildlib.toolchains.debian_files import (
+    DebianFilesError,
+    choose_site,
+    fetch_files,
+    private_options,
+    unpacked_tree,
+)
 from tests.unit.fake_toolchain import make_clang, make_rocm, write_script
 
 GFX = ("gfx1201",)
@@ -122,12 +128,13 @@ def test_old_mirror_is_explained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 def test_unpacked_files_are_used_again_offline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = apt_path(tmp_path, monkeypatch)
     versions = {"libamdhip64-dev": "6.4.3-5"}
-    usr = make_rocm(tmp_path / "cache" / "debian" / "usr")
+    tree = unpacked_tree(tmp_path / "cache")
+    usr = make_rocm(tree / "usr")
     (usr / "amdgcn").rename(usr / "lib.tmp")
     bitcode = usr / "lib" / "llvm-21" / "lib" / "clang" / "21" / "amdgcn"
     bitcode.parent.mkdir(parents=True)
     (usr / "lib.tmp").rename(bitcode)
-    (tmp_path / "cache" / "debian" / "versions.json").write_text(json.dumps(versions))
+    (tree / "versions.json").write_text(json.dumps(versions))
     monkeypatch.setattr(registry, "find_clang", lambda _: [make_clang(tmp_path / "clang")])
     (candidate,) = registry.find_candidates({"PATH": path}, GFX, tmp_path / "cache", may_install=False)
     assert candidate.toolchain is not None
@@ -151,6 +158,12 @@ def test_failed_download_leaves_nothing_that_looks_complete(tmp_path: Path, monk
     assert list((tmp_path / "cache").iterdir()) == []
     source = [line for line in (tmp_path / "log").read_text().splitlines() if " download " in line]
     assert "libamdhip64-dev rocm-device-libs-21" in source[0]
+
+
+def test_other_packages_are_another_tree(tmp_path: Path) -> None:
+    trees = {unpacked_tree(tmp_path, packages) for packages in (("a", "b"), ("a",), ("a", "c"))}
+    assert len(trees) == 3
+    assert unpacked_tree(tmp_path) == unpacked_tree(tmp_path, debian_files.PACKAGES)
 
 
 def test_missing_keyring_stops_before_any_download(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import rattler_build
 
+from scripts.buildlib.cache import replacing
+
 SUBDIR = "linux-64"
 FORMAT = "3"  # part of every key: raise it when a repacked package's layout changes
 
@@ -79,7 +81,9 @@ def link_or_copy(source: Path, target: Path) -> None:
     try:
         os.link(source, target)
     except OSError:
-        shutil.copy2(source, target)
+        # Whole or not at all: a store trusts every file that it holds.
+        with replacing(target) as temporary:
+            shutil.copy2(source, temporary)
 
 
 def staged_files(staging: Path) -> list[tuple[Path, str]]:
@@ -91,6 +95,14 @@ def staged_files(staging: Path) -> list[tuple[Path, str]]:
             path = Path(folder) / name
             found.append((path, path.relative_to(staging).as_posix()))
     return sorted(found, key=lambda entry: entry[1])
+
+
+def digest_entries(entries: Iterable[tuple[Path, str]]) -> str:
+    """One hash over the places in the prefix and the bytes of files that are to be packed."""
+    total = hashlib.sha256()
+    for source, target in sorted(entries, key=lambda entry: entry[1]):
+        total.update(f"{target}\n{digest_files([source])}\n".encode())
+    return total.hexdigest()
 
 
 def digest_files(paths: Iterable[Path]) -> str:

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
-from scripts.buildlib.repack.archive import Repack, digest_files, staged_files
+from scripts.buildlib.repack.archive import Repack, digest_entries, staged_files
 from scripts.buildlib.repack.relocate import copy_writable, is_elf, needed_libraries, set_rpath
 from scripts.buildlib.toolchains.layout import Toolchain
 
@@ -23,49 +23,63 @@ def _version(toolchain: Toolchain) -> str:
     return found.group() if found else "0"
 
 
-def _stage_programs(staging: Path, home: str, programs: dict[str, Path]) -> None:
-    """Copy programs to <home>/bin and the libraries they load to <home>/lib."""
+def _program_entries(home: str, programs: dict[str, Path]) -> list[tuple[Path, str]]:
+    """Programs for <home>/bin and the libraries they load for <home>/lib."""
     real = {name: path.resolve() for name, path in programs.items()}
-    copies = [copy_writable(path, staging / home / "bin" / name) for name, path in real.items()]
-    set_rpath([path for path in copies if is_elf(path)], "$ORIGIN/../lib")
-    for soname, source in needed_libraries(real.values()).items():
-        copy_writable(source, staging / home / "lib" / soname)
+    entries = [(path, f"{home}/bin/{name}") for name, path in real.items()]
+    return entries + [(path, f"{home}/lib/{soname}") for soname, path in needed_libraries(real.values()).items()]
 
 
-def _stage_tree(staging: Path, source: Path, target: str) -> None:
-    for path in sorted(source.rglob("*")):
-        if path.is_file():
-            copy_writable(path, staging / target / path.relative_to(source))
+def _tree_entries(source: Path, target: str) -> list[tuple[Path, str]]:
+    files = sorted(path for path in source.rglob("*") if path.is_file())
+    return [(path, f"{target}/{path.relative_to(source).as_posix()}") for path in files]
 
 
-def _stage_compiler(toolchain: Toolchain, staging: Path) -> Iterable[tuple[Path, str]]:
+def _compiler_entries(toolchain: Toolchain) -> list[tuple[Path, str]]:
     programs = {"clang": toolchain.clangxx, "lld": toolchain.lld}
     if toolchain.llvm_objdump:
         programs["llvm-objdump"] = toolchain.llvm_objdump
-    _stage_programs(staging, "lib/llvm", programs)
+    resources = toolchain.resource_dir
+    return [
+        *_program_entries("lib/llvm", programs),
+        *_tree_entries(resources / "include", f"lib/llvm/lib/clang/{resources.name}/include"),
+        *_tree_entries(toolchain.hip_include / "hip", "include/hip"),
+        *_tree_entries(toolchain.device_lib_path, "amdgcn/bitcode"),
+        *(
+            (toolchain.rocm_path / marker, marker)
+            for marker in _HIP_VERSION_FILES
+            if (toolchain.rocm_path / marker).is_file()
+        ),
+    ]
+
+
+def _copy(entries: Iterable[tuple[Path, str]], staging: Path) -> None:
+    """Copy the files; programs then find their libraries beside them."""
+    programs = []
+    for source, target in entries:
+        copy = copy_writable(source, staging / target)
+        if copy.parent.name == "bin" and is_elf(copy):
+            programs.append(copy)
+    set_rpath(programs, "$ORIGIN/../lib")
+
+
+def _stage_compiler(entries: Iterable[tuple[Path, str]], staging: Path) -> Iterable[tuple[Path, str]]:
+    _copy(entries, staging)
     folder = staging / "lib/llvm/bin"
     (folder / "clang++").symlink_to("clang")
     (folder / "ld.lld").symlink_to("lld")
-    resources = toolchain.resource_dir
-    _stage_tree(staging, resources / "include", f"lib/llvm/lib/clang/{resources.name}/include")
-    _stage_tree(staging, toolchain.hip_include / "hip", "include/hip")
-    _stage_tree(staging, toolchain.device_lib_path, "amdgcn/bitcode")
-    for marker in _HIP_VERSION_FILES:
-        if (toolchain.rocm_path / marker).is_file():
-            copy_writable(toolchain.rocm_path / marker, staging / marker)
     return staged_files(staging)
 
 
 def plan_compiler(toolchain: Toolchain) -> Repack:
     """The compiler, HIP headers and device libraries as `hip-clang_linux-64`."""
-    programs = [toolchain.clangxx.resolve(), toolchain.lld.resolve()]
-    data = [*sorted((toolchain.hip_include / "hip").glob("*.h")), *sorted(toolchain.device_lib_path.glob("*.bc"))]
+    entries = _compiler_entries(toolchain)
     return Repack(
         name="hip-clang_linux-64",
         version=_version(toolchain),
-        identity=digest_files([*programs, *needed_libraries(programs).values(), *data]),
+        identity=digest_entries(entries),
         depends=(),
-        stage=lambda staging: _stage_compiler(toolchain, staging),
+        stage=lambda staging: _stage_compiler(entries, staging),
     )
 
 
@@ -83,8 +97,8 @@ def plan_clangxx(toolchain: Toolchain) -> Repack:
     return Repack("clangxx", compiler.version, compiler.key, depends, _stage_alias)
 
 
-def _stage_tools(objdump: Path, staging: Path) -> Iterable[tuple[Path, str]]:
-    _stage_programs(staging, "lib/llvm-tools", {"llvm-objdump": objdump})
+def _stage_tools(entries: Iterable[tuple[Path, str]], staging: Path) -> Iterable[tuple[Path, str]]:
+    _copy(entries, staging)
     (staging / "bin").mkdir()
     (staging / "bin/llvm-objdump").symlink_to("../lib/llvm-tools/bin/llvm-objdump")
     return staged_files(staging)
@@ -96,14 +110,14 @@ def plan_llvm_tools(toolchain: Toolchain) -> Repack:
     Raises:
         LookupError: the toolchain has no llvm-objdump.
     """
-    objdump = toolchain.llvm_objdump
-    if objdump is None:
+    if toolchain.llvm_objdump is None:
         release = _version(toolchain).split(".")[0]
         raise LookupError(f"the toolchain at {toolchain.clangxx} has no llvm-objdump; install llvm-{release}")
+    entries = _program_entries("lib/llvm-tools", {"llvm-objdump": toolchain.llvm_objdump})
     return Repack(
         name="llvm-tools",
         version=_version(toolchain),
-        identity=digest_files([objdump.resolve(), *needed_libraries([objdump.resolve()]).values()]),
+        identity=digest_entries(entries),
         depends=(),
-        stage=lambda staging: _stage_tools(objdump, staging),
+        stage=lambda staging: _stage_tools(entries, staging),
     )

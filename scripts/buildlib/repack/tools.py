@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import shutil
 import subprocess
 from collections.abc import Callable, Iterable
@@ -56,7 +57,7 @@ def _plan_wrapper(package: str, program: str) -> Repack:
     def stage(staging: Path) -> Iterable[tuple[Path, str]]:
         script = staging / "bin" / program
         script.parent.mkdir(parents=True)
-        script.write_text(f'#!/bin/sh\nexec {found} "$@"\n', encoding="utf-8")
+        script.write_text(f'#!/bin/sh\nexec {shlex.quote(found)} "$@"\n', encoding="utf-8")
         script.chmod(0o755)
         return staged_files(staging)
 
@@ -97,7 +98,7 @@ def plan_cxx(clangxx: Path) -> Repack:
     def stage(staging: Path) -> Iterable[tuple[Path, str]]:
         script = staging / "etc/conda/activate.d/gxx_linux-64.sh"
         script.parent.mkdir(parents=True)
-        script.write_text(f"export CXX={program}\n", encoding="utf-8")
+        script.write_text(f"export CXX={shlex.quote(program)}\n", encoding="utf-8")
         return staged_files(staging)
 
     return Repack("gxx_linux-64", version.group() if version else "0", f"{program}\n{told}", (), stage)

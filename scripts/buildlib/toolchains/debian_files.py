@@ -7,6 +7,7 @@ sources, lists and package database are only read.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shutil
 import tempfile
@@ -71,6 +72,11 @@ def find_site(state: Path) -> str:
     return site
 
 
+def unpacked_tree(cache: Path, packages: Sequence[str] = PACKAGES) -> Path:
+    """Where the packages' files are in the cache: a name of its own for every choice of packages."""
+    return cache / f"debian-{hashlib.sha256(' '.join((SUITE, *packages)).encode()).hexdigest()[:8]}"
+
+
 def read_record(root: Path) -> dict[str, str] | None:
     """Versions of the packages unpacked in `root`, or None when that was not finished."""
     record = root / RECORD
@@ -94,7 +100,7 @@ def fetch_files(cache: Path, packages: Sequence[str] = PACKAGES) -> Path:
     Raises:
         DebianFilesError, CommandError: no Debian archive, or it cannot be reached, or a signature is wrong.
     """
-    root = cache / "debian"
+    root = unpacked_tree(cache, packages)
     if read_record(root) is not None:
         return root
     if not KEYRING.exists():

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from scripts.buildlib.commands import run_command
 from scripts.buildlib.errors import BuildError
-from scripts.buildlib.toolchains.debian_files import fetch_files, read_record
+from scripts.buildlib.toolchains.debian_files import fetch_files, read_record, unpacked_tree
 from scripts.buildlib.toolchains.layout import Candidate, Parts, bitcode_dirs, inspect_parts
 
 ORIGIN = "registry"
@@ -75,7 +75,7 @@ def find_candidates(env: Mapping[str, str], gfxs: Sequence[str], cache: Path, ma
     if shutil.which("apt-get", path=env.get("PATH")) is None:
         yield Candidate(ORIGIN, "apt", None, "this is not a Debian system: there is no apt-get")
         return
-    complete = find_clang(env.get("PATH")) and read_record(cache / "debian") is not None
+    complete = find_clang(env.get("PATH")) and read_record(unpacked_tree(cache)) is not None
     if not complete and not may_install:
         yield Candidate(
             ORIGIN, "apt", None, "not tried: it would download parts, which is done only when no earlier place works"
