@@ -5,12 +5,14 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
+import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import rattler_build
+from conda_package_handling import api  # type: ignore[import-untyped]
 
 from flash_attn_rocm.archs import Arch
 from scripts.buildlib.build_log import BuildLog
@@ -151,6 +153,7 @@ def build_output(
         _run_rattler_build(output, channels, places, report)
         if not built.exists():
             raise PackageError(f"rattler-build did not make {built}")
+        forget_local_channels(built)
         built.chmod(0o644)  # rattler-build leaves it readable by its owner only
         link_or_copy(built, stored)
     # The work directory is a channel of its own while the later outputs are built and tested.
@@ -159,6 +162,19 @@ def build_output(
             target.unlink(missing_ok=True)
             link_or_copy(stored, target)
     return fresh
+
+
+def forget_local_channels(package: Path) -> None:
+    """Take channels that are directories of this machine out of the package's about.json: rattler-build notes them."""
+    with tempfile.TemporaryDirectory(dir=package.parent) as scratch:
+        tree = Path(scratch) / "tree"
+        api.extract(str(package), str(tree))
+        about_file = tree / "info" / "about.json"
+        about = json.loads(about_file.read_text(encoding="utf-8"))
+        about["channels"] = [url for url in about.get("channels", ()) if not url.startswith("file:")]
+        about_file.write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
+        api.create(str(tree), None, package.name, out_folder=scratch)
+        (Path(scratch) / package.name).replace(package)
 
 
 def _run_rattler_build(output: Output, channels: Sequence[str], places: Places, report: Callable[[str], None]) -> None:

@@ -77,7 +77,14 @@ def test_licences_are_included(opened: dict[str, Opened]) -> None:
 
 
 def test_no_path_of_the_build_is_left(opened: dict[str, Opened]) -> None:
-    traces = [b"rattler-build_", b"host_env_placehold", b"build_env", f"{ROOT}/".encode(), f"{Path.home()}/".encode()]
+    traces = [
+        b"rattler-build_",
+        b"host_env_placehold",
+        b"build_env",
+        b"file://",
+        f"{ROOT}/".encode(),
+        f"{Path.home()}/".encode(),
+    ]
     found = [
         (name, path.relative_to(one.root).as_posix(), trace)
         for name, one in opened.items()

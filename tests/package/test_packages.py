@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
+from conda_package_handling import api
 
 from scripts.buildlib import sources
 from scripts.buildlib.packages import Output, PackageError, Places, build_output, clear_others, output_keys
@@ -27,7 +30,21 @@ class Rendered:
             raise RuntimeError("Script failed to execute")
         target = output_dir / "noarch" / "thing-1-h_0.conda"
         target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_bytes(b"package")
+        write_package(target, ["file:///home/me/.cache/channels/0a/", "conda-forge"])
+
+
+def write_package(target: Path, channels: list[str]) -> None:
+    """A small package whose about.json names these channels."""
+    with tempfile.TemporaryDirectory() as scratch:
+        tree = Path(scratch) / "tree"
+        for name, text in (
+            ("share/a", "data"),
+            ("info/about.json", json.dumps({"channels": channels, "license": "X"})),
+        ):
+            (tree / name).parent.mkdir(parents=True, exist_ok=True)
+            (tree / name).write_text(text, encoding="utf-8")
+        api.create(str(tree), None, target.name, out_folder=scratch)
+        (Path(scratch) / target.name).replace(target)
 
 
 @dataclass
@@ -59,8 +76,17 @@ def test_package_is_built_once_and_taken_from_the_store_by_another_checkout(plac
     other = Places(tmp_path / "work2", places.logs, tmp_path / "dist2", places.store)
     assert not _build(_output(rendered), other)
     assert rendered.runs == 1
+    (stored,) = places.store.rglob("*.conda")
     for folder in (places.dist, places.work, other.dist, other.work):
-        assert (folder / "noarch" / "thing-1-h_0.conda").read_bytes() == b"package"
+        assert (folder / "noarch" / "thing-1-h_0.conda").read_bytes() == stored.read_bytes()
+
+
+def test_no_directory_of_the_machine_is_left_in_a_package(places: Places, tmp_path: Path) -> None:
+    _build(_output(Rendered()), places)
+    api.extract(str(places.dist / "noarch" / "thing-1-h_0.conda"), str(tmp_path / "tree"))
+    about = json.loads((tmp_path / "tree" / "info" / "about.json").read_text(encoding="utf-8"))
+    assert about == {"channels": ["conda-forge"], "license": "X"}
+    assert (tmp_path / "tree" / "share" / "a").read_text(encoding="utf-8") == "data"
 
 
 def test_another_key_builds_again(places: Places) -> None:
