@@ -43,11 +43,15 @@ class Pin:
 
 @dataclass(frozen=True)
 class CkSource:
-    """A CK tree. `label` names it in kernels.json, without paths; `why` says why it was chosen."""
+    """A CK tree. `label` names it in kernels.json, without paths; `why` says why it was chosen.
+
+    `pinned`: it is the wheel's, which every build finds again by its hash.
+    """
 
     root: Path
     label: str
     why: str
+    pinned: bool = False
 
     @property
     def include(self) -> Path:
@@ -151,6 +155,17 @@ def _checked(source: CkSource, pin: Pin) -> CkSource:
     return source
 
 
+def hash_tree(root: Path, pin: Pin) -> str:
+    """Twelve hexadecimal digits over names and contents of the files of a CK tree that are used."""
+    total = hashlib.sha256()
+    for part in sorted(pin.unpack):
+        for path in sorted([root / part, *(root / part).rglob("*")]):
+            if path.is_file():
+                total.update(f"{path.relative_to(root).as_posix()} ".encode())
+                total.update(hashlib.sha256(path.read_bytes()).digest())
+    return total.hexdigest()[:12]
+
+
 def _submodule_source(pin: Pin, repository: Path) -> CkSource:
     root = repository / pin.submodule_path
     if not (root / "include").is_dir():
@@ -174,12 +189,12 @@ def choose_source(
         RequestError: CK_SOURCE is neither wheel nor submodule.
     """
     pin = pin or load_pin()
-    kind = env.get("CK_SOURCE", "wheel")
+    kind = env.get("CK_SOURCE") or "wheel"
     if kind not in ("wheel", "submodule"):
         raise RequestError("CK_SOURCE", kind, ("wheel", "submodule"))
     if root := env.get("CK_ROOT"):
-        label = "a tree given by CK_ROOT"
+        label = f"a tree given by CK_ROOT, {hash_tree(Path(root).expanduser(), pin)}"
         return _checked(CkSource(Path(root).expanduser().absolute(), label, "CK_ROOT; not tested by this project"), pin)
     if kind == "submodule":
         return _checked(_submodule_source(pin, repository), pin)
-    return _checked(CkSource(fetch_wheel_tree(cache, pin), pin.label, "the pinned wheel"), pin)
+    return _checked(CkSource(fetch_wheel_tree(cache, pin), pin.label, "the pinned wheel", pinned=True), pin)

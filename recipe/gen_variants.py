@@ -27,8 +27,17 @@ opt_dim:
 # The name compiler('hip') gives: hip-clang in rock-the-conda, hip-rocm-clang in conda-forge's hip feedstock.
 hip_compiler:
   - hip-clang
+# A Composable Kernel tree other than the pinned one: its directory, and the hash of its contents, which is part of the
+# kernel packages' hash as the directory is not.
+ck_root:
+  - ""
+ck_tree:
+  - ""
 # Directory of compiled objects to reuse; empty: a fresh one inside the build. Never part of a package's hash.
 build_cache:
+  - ""
+# The most compiles at once; empty: as many as rattler-build allows. Never part of a package's hash.
+max_jobs:
   - ""
 """
 

@@ -15,18 +15,23 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "src")]
 
 from ck.errors import CkError  # noqa: E402
+from ck.variants import load_variants  # noqa: E402
 from scripts.buildlib.errors import BuildError  # noqa: E402
 from scripts.buildlib.output_files import FILE_STAGES, build_files  # noqa: E402
 
 STAGES = ("toolchain", "ck", "kernels", "channel", "packages", "install", "verify")
-PROFILES = ("smoke", "inference", "full")
 
 
 def parse(arguments: list[str]) -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--arch", help="GPUs to build for, as in GPU_ARCHS (default: all this project knows)")
-    parser.add_argument("--profile", choices=PROFILES, default="smoke", help="which kernels (default: %(default)s)")
+    parser.add_argument(
+        "--profile",
+        choices=tuple(load_variants().profiles),
+        default="smoke",
+        help="which kernels (default: %(default)s)",
+    )
     parser.add_argument(
         "--channel",
         action="append",
@@ -48,8 +53,10 @@ def parse(arguments: list[str]) -> argparse.Namespace:
 
 
 def main(arguments: list[str]) -> int:
-    options = parse(arguments)
+    into = False
     try:
+        options = parse(arguments)
+        into = options.into is not None
         if options.into:
             build_files(options.stage, options.into, options.arch, options.profile)
         else:
@@ -59,7 +66,7 @@ def main(arguments: list[str]) -> int:
             run_pipeline(options.arch, options.profile, options.channel, STAGES[: STAGES.index(options.stage) + 1])
     except (BuildError, CkError) as error:
         print(f"error: {error}", file=sys.stderr)
-        command = [sys.executable, *sys.argv] if options.into else ["./pixiw", "run", "build", *arguments]
+        command = [sys.executable, *sys.argv] if into else ["./pixiw", "run", "build", *arguments]
         print(f"Run it again: {shlex.join(command)}", file=sys.stderr)
         return error.exit_code
     return 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -29,6 +30,12 @@ def test_bad_request(arguments: list[str], message: str) -> None:
     done = _build(*arguments)
     assert done.returncode == 2
     assert message in done.stderr
+
+
+def test_every_profile_of_the_table_is_accepted() -> None:
+    table = tomllib.loads((ROOT / "ck" / "variants.toml").read_text(encoding="utf-8"))
+    done = _build("--profile", "tiny")
+    assert all(f"'{name}'" in done.stderr for name in table["profiles"])
 
 
 def test_failure_names_the_command_to_run_again() -> None:

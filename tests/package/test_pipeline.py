@@ -9,6 +9,7 @@ import pytest
 from rich.console import Console
 
 from ck.errors import CkError
+from ck.source import CkSource
 from flash_attn_rocm.archs import load_arch
 from scripts.buildlib import pipeline
 from scripts.buildlib.errors import BuildError
@@ -18,6 +19,7 @@ from scripts.buildlib.pipeline import (
     StageError,
     check_sizes,
     default_channels,
+    package_settings,
     run_pipeline,
     specs_to_install,
 )
@@ -67,6 +69,28 @@ def test_an_error_names_its_stage(kind: type[Exception], tmp_path: Path, monkeyp
     monkeypatch.setitem(pipeline._STAGES, "ck", (fail,))
     with pytest.raises(StageError, match="stage ck: no luck"):
         run_pipeline("gfx1201", "smoke", [], ["ck"])
+
+
+def test_another_ck_tree_and_the_job_limit_are_passed_to_the_packages(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MAX_JOBS", "1")
+    monkeypatch.setenv("OPT_DIM", "128,64")
+    work = _work(tmp_path, 0)
+    work.ck = CkSource(tmp_path / "ck", "pinned", "test", pinned=True)
+    settings = package_settings(work)
+    assert {settings[name] for name in ("ck_root", "ck_tree")} == {""}
+    assert (settings["max_jobs"], settings["opt_dim"], settings["profile"]) == ("1", "64;128", "smoke")
+    work.ck = CkSource(tmp_path / "ck", "mine", "test")
+    trees = []
+    for text in ("one", "two"):
+        header = tmp_path / "ck" / "include" / "ck_tile" / "core.hpp"
+        header.parent.mkdir(parents=True, exist_ok=True)
+        header.write_text(text, encoding="utf-8")
+        settings = package_settings(work)
+        assert settings["ck_root"] == str(tmp_path / "ck")
+        trees.append(settings["ck_tree"])
+    assert trees[0] != trees[1]
 
 
 def test_of_several_selectors_only_the_chosen_one_is_installed() -> None:

@@ -62,13 +62,35 @@ def test_main_package_has_no_python_and_no_torch_axis(outputs: list[Output]) -> 
     assert set(main.rendered.variant) == {"target_platform"}
 
 
-def test_object_cache_changes_no_package(outputs: list[Output]) -> None:
-    cached = render_outputs(variant_choices(list(packaged_archs().values()), {"build_cache": "/some/where"}))
-    assert [output.file_name for output in cached] == [output.file_name for output in outputs]
+@pytest.mark.parametrize("setting", ["build_cache", "ck_root", "max_jobs"])
+def test_places_and_speed_change_no_package(outputs: list[Output], setting: str) -> None:
+    other = render_outputs(variant_choices(list(packaged_archs().values()), {setting: "7"}))
+    assert [output.file_name for output in other] == [output.file_name for output in outputs]
 
 
-def test_profile_and_head_dims_change_only_kernels(outputs: list[Output]) -> None:
-    other = render_outputs(variant_choices(list(packaged_archs().values()), {"profile": "full", "opt_dim": "64"}))
+@pytest.mark.parametrize(
+    ("settings", "stages", "variable"),
+    [
+        ({"build_cache": "/c"}, ("kernels", "host", "emulator"), ("FLASH_ATTN_ROCM_CACHE", "/c")),
+        ({"max_jobs": "3"}, ("kernels", "host", "emulator"), ("MAX_JOBS", "3")),
+        ({"ck_root": "/mine"}, ("kernels",), ("CK_ROOT", "/mine")),
+        ({"opt_dim": "64"}, ("kernels",), ("OPT_DIM", "64")),
+        ({"profile": "full"}, ("kernels",), ("FA_PROFILE", "full")),
+    ],
+)
+def test_settings_reach_the_build_scripts(
+    settings: dict[str, str], stages: tuple[str, ...], variable: tuple[str, str]
+) -> None:
+    """rattler-build hands on no variable of the caller: what is not named in the recipe is lost."""
+    found = render_outputs(variant_choices(list(packaged_archs().values()), settings))
+    for output in found:
+        if output.stage in stages:
+            assert output.rendered.recipe.to_dict()["build"]["script"]["env"][variable[0]] == variable[1], output.name
+
+
+@pytest.mark.parametrize("settings", [{"profile": "full", "opt_dim": "64"}, {"ck_tree": "0123456789ab"}])
+def test_profile_head_dims_and_ck_change_only_kernels(outputs: list[Output], settings: dict[str, str]) -> None:
+    other = render_outputs(variant_choices(list(packaged_archs().values()), settings))
     changed = {old.name for old, new in zip(outputs, other, strict=True) if old.file_name != new.file_name}
     assert changed == {f"flash-attn-rocm-kernels-{gfx}" for gfx in packaged_archs()}
 
@@ -84,3 +106,20 @@ def test_build_script_only_calls_the_build_program() -> None:
     lines = (ROOT / "recipe" / "build.sh").read_text(encoding="utf-8").splitlines()
     assert len(lines) < 10
     assert "scripts/build.py" in lines[-1]
+
+
+def test_licences_name_everything_that_is_compiled_in(outputs: list[Output]) -> None:
+    """As THIRD_PARTY_NOTICES.md says; NCSA is the device libraries', GPL with the exception is libstdc++'s."""
+    licences = {output.stage: output.rendered.recipe.to_dict()["about"]["license"] for output in outputs}
+    assert licences == {
+        "kernels": "BSD-3-Clause AND MIT AND NCSA",
+        "selector": "BSD-3-Clause",
+        "host": "BSD-3-Clause AND MIT",
+        "emulator": "BSD-3-Clause AND GPL-3.0-only WITH GCC-exception-3.1",
+    }
+
+
+def test_recipe_names_no_host() -> None:
+    for path in (ROOT / "recipe").iterdir():
+        if path.is_file():
+            assert "://" not in path.read_text(encoding="utf-8"), path

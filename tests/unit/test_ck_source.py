@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from ck.errors import CkSourceError, HashMismatchError, RequestError, TableError
-from ck.source import PIN_TOML, Pin, check_wheel, choose_source, download_wheel, load_pin, unpack_wheel
+from ck.source import PIN_TOML, Pin, check_wheel, choose_source, download_wheel, hash_tree, load_pin, unpack_wheel
 
 ROOT = Path(__file__).parents[2]
 CORE = "include/ck_tile/core.hpp"
@@ -96,7 +96,7 @@ def test_pip_fetches_the_pinned_file_once(tmp_path: Path, offline_index: Path) -
     wheel, pin = make_wheel(offline_index)
     source = choose_source(tmp_path / "cache", {}, pin)
     assert (source.root / CORE).read_text() == "// core\n"
-    assert (source.label, source.why) == ("tiny-ck 1.0", "the pinned wheel")
+    assert (source.label, source.why, source.pinned) == ("tiny-ck 1.0", "the pinned wheel", True)
     wheel.unlink()
     assert choose_source(tmp_path / "cache", {}, pin) == source
 
@@ -118,7 +118,28 @@ def test_ck_root_wins_and_no_path_gets_into_its_label(tmp_path: Path) -> None:
     (tmp_path / "mine" / CORE).write_text("")
     source = choose_source(tmp_path / "cache", {"CK_ROOT": str(tmp_path / "mine"), "CK_SOURCE": "submodule"}, pin)
     assert source.root == tmp_path / "mine"
+    assert not source.pinned
     assert str(tmp_path) not in source.label
+    (tmp_path / "mine" / CORE).write_text("// changed")
+    changed = choose_source(tmp_path / "cache", {"CK_ROOT": str(tmp_path / "mine")}, pin)
+    assert changed.label != source.label
+
+
+def test_tree_hash_is_of_the_files_that_are_used_wherever_they_are(tmp_path: Path) -> None:
+    _, pin = make_wheel(tmp_path)
+    for name in ("one", "two"):
+        (tmp_path / name / CORE).parent.mkdir(parents=True)
+        (tmp_path / name / CORE).write_text("// core\n")
+    first = hash_tree(tmp_path / "one", pin)
+    (tmp_path / "two" / "README").write_text("not used")
+    assert hash_tree(tmp_path / "two", pin) == first
+    (tmp_path / "two" / CORE).rename(tmp_path / "two" / CORE.replace("core", "base"))
+    assert hash_tree(tmp_path / "two", pin) != first
+
+
+def test_empty_variables_count_as_unset(tmp_path: Path, offline_index: Path) -> None:
+    _, pin = make_wheel(offline_index)
+    assert choose_source(tmp_path / "cache", {"CK_SOURCE": "", "CK_ROOT": ""}, pin).pinned
 
 
 def test_ck_root_without_a_file_we_rely_on_is_rejected(tmp_path: Path) -> None:

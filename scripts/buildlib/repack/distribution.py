@@ -25,6 +25,10 @@ _INDEX_NAMES = {conda: index for index, conda in _CONDA_NAMES.items()}
 _HASH_BASED_UNCHECKED = (1).to_bytes(4, "little")  # flags of a .pyc (PEP 552): valid whatever the source's time stamp
 
 
+# What conda-forge's package requires beyond the wheel: without numpy, torch prints a warning when it is imported.
+_EXTRA_DEPENDS = {"pytorch": ("numpy",)}
+
+
 def conda_name(index_name: str) -> str:
     """conda-forge's name of a distribution."""
     name = canonicalize_name(index_name)
@@ -57,6 +61,7 @@ def _depends(distribution: importlib.metadata.Distribution) -> tuple[str, ...]:
     for requirement in required_names(distribution):
         # str() sorts the clauses of a specifier, so the key does not depend on how the wheel's author wrote them.
         specs.add(f"{conda_name(requirement.name)} {requirement.specifier}".strip())
+    specs.update(_EXTRA_DEPENDS.get(conda_name(distribution.metadata["Name"]), ()))
     return tuple(sorted(specs))
 
 
@@ -128,4 +133,5 @@ def plan_closure(packages: Iterable[str]) -> list[Repack]:
             )
         plans[name] = plan_distribution(distribution)
         pending += [(conda_name(requirement.name), name) for requirement in required_names(distribution)]
+        pending += [(extra, name) for extra in _EXTRA_DEPENDS.get(name, ())]
     return sorted(plans.values(), key=lambda plan: plan.name)
