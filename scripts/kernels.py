@@ -16,12 +16,16 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "src")]
 
 from ck.errors import CkError  # noqa: E402
+from ck.source import choose_source  # noqa: E402
+from scripts.buildlib.cache_root import cache_root  # noqa: E402
 from scripts.buildlib.console import make_console  # noqa: E402
 from scripts.buildlib.errors import BuildError  # noqa: E402
 from scripts.buildlib.jobs import available_cpus, available_mib, choose_jobs  # noqa: E402
 from scripts.buildlib.kernel_tables import make_plan_table, make_report_table  # noqa: E402
 from scripts.buildlib.kernels import KernelRequest, build_kernels, plan_request  # noqa: E402
+from scripts.buildlib.reproducible import check_reproducible, smallest_unit  # noqa: E402
 from scripts.buildlib.request import choose_archs, choose_hdims, choose_max_jobs  # noqa: E402
+from scripts.buildlib.toolchain import find_toolchain  # noqa: E402
 
 DEFAULT_PROFILE = "smoke"
 DEFAULT_OUT = ROOT / "build" / "kernels"
@@ -37,6 +41,11 @@ def parse_options(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--out", type=Path, default=DEFAULT_OUT, help="where to (default: build/kernels)")
     parser.add_argument("--dry-run", action="store_true", help="print the plan with its cost and stop")
     parser.add_argument("--report", action="store_true", help="print registers, spills and sizes of what is built")
+    parser.add_argument(
+        "--check-reproducible",
+        action="store_true",
+        help="compile the smallest kernel twice, from two directories, and compare the code objects",
+    )
     return parser.parse_args(arguments)
 
 
@@ -58,6 +67,13 @@ def run(options: argparse.Namespace, console: Console) -> None:
         jobs, reason = choose_jobs(units, available_cpus(), available_mib(), request.max_jobs)
         console.print(make_plan_table(plan, jobs))
         console.print(f"{jobs} compiles at once, limited by {reason}")
+        return
+    if options.check_reproducible:
+        toolchain, ck = find_toolchain([arch.gfx for arch in request.archs]), choose_source(cache_root())
+        for arch in plan:
+            unit = smallest_unit(plan[arch])
+            digest = check_reproducible(arch, unit, toolchain, ck)
+            console.print(f"{unit.specs[0].name}: both compiles gave sha256 {digest}", soft_wrap=True, highlight=False)
         return
     build = build_kernels(request, console)
     console.print(build.summary())

@@ -57,7 +57,7 @@ def make_rocm(root: Path, hip: tuple[int, int] = (6, 4), gfxs: tuple[str, ...] =
 
 # Compiles like clang as far as a build can see: reads the kernels' names from the source, writes a code object that
 # holds them and the dependency file, and counts its runs; a source or header with the word BROKEN is an error, a header
-# with the word TOUCH is written again during the compile.
+# with the word TOUCH is written again during the compile, one with LEAK puts the source's path into the code object.
 _COMPILER = """
 import re, sys
 from pathlib import Path
@@ -74,7 +74,7 @@ for path in (source, header) if header.exists() else (source,):
                  f"\\n{{path}}:2:1: error: a second error\\n2 errors generated.")
 if header.exists() and "TOUCH" in header.read_text():
     header.touch()
-if "probe" not in source.name:
+if "-dependency-file" in words:
     Path(words[words.index("-dependency-file") + 2]).write_text(f"out: {{source}} \\\\\\n  {{header}}\\n")
 shape = r"using (Shape\\w+) = ck_tile::TileFmhaShape<ck_tile::sequence<([\\d, ]+)>"
 shapes = dict(re.findall(shape, source.read_text()))
@@ -83,7 +83,8 @@ pairs = re.findall(r"_t, (Shape\\w+),.*?FA_FWD_KERNEL\\((\\w+),", source.read_te
 for shape, name in pairs:
     m0, n0, _, n1, _, hdim = (int(number) for number in shapes[shape].split(","))
     kernels.append(FakeKernel(name, tile=(m0, n0, hdim, n1)))
-Path(words[words.index("-o") + 1]).write_bytes(make_code_object(kernels, read_arg_names()))
+leak = str(source).encode() if header.exists() and "LEAK" in header.read_text() else b""
+Path(words[words.index("-o") + 1]).write_bytes(make_code_object(kernels, read_arg_names()) + leak)
 """
 
 

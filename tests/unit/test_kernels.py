@@ -10,11 +10,13 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from ck.plan import plan_units
 from ck.source import CkSource
 from flash_attn_rocm.archs import load_arch
 from scripts import kernels as command
-from scripts.buildlib.errors import CompileError
+from scripts.buildlib.errors import BuildError, CompileError
 from scripts.buildlib.kernels import KernelBuild, KernelRequest, build_kernels
+from scripts.buildlib.reproducible import check_reproducible, smallest_unit
 from scripts.buildlib.toolchains.layout import Parts, Toolchain, inspect_parts
 from tests.unit.fake_toolchain import make_compiler, make_rocm
 
@@ -156,3 +158,14 @@ def test_report_lists_every_kernel_with_its_registers(capsys: pytest.CaptureFixt
     assert out.count("fmha_fwd_gfx1201_") == 24
     assert "146" in out
     assert "compiler: clang version 22.1.8" in out
+
+
+def test_a_compiler_that_writes_paths_into_its_output_is_found_out(workshop: Workshop) -> None:
+    arch = load_arch("gfx1201")
+    unit = smallest_unit(plan_units(arch, "smoke"))
+    assert len(unit.specs) == 1
+    assert len(check_reproducible(arch, unit, workshop.toolchain, workshop.ck)) == 64
+    assert workshop.compiles() == 2
+    (workshop.ck.include / "ck_tile" / "core.hpp").write_text("// LEAK\n")
+    with pytest.raises(BuildError, match="gave two code objects"):
+        check_reproducible(arch, unit, workshop.toolchain, workshop.ck)
