@@ -86,6 +86,9 @@ def check_keys(
     if missing := sorted(set(required) - set(table) - set(optional)):
         raise TableError(path, f"missing keys {missing} in {where}")
     for key, value in table.items():
-        if not isinstance(value, required[key]) or (isinstance(value, bool) and required[key] is int):
-            raise TableError(path, f"{where} key {key} is {value!r}; expected {required[key]}")
+        kinds = required[key]
+        allowed = kinds if isinstance(kinds, tuple) else (kinds,)
+        if type(value) not in allowed:  # isinstance would take a bool for an int
+            names = " or ".join(kind.__name__ for kind in allowed)
+            raise TableError(path, f"{where} key {key} is {value!r}; expected {names}")
     return table

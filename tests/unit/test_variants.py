@@ -71,6 +71,7 @@ def test_unknown_profile_names_the_known_ones() -> None:
         ('paddings = ["none"]', "paddings = []", "paddings has no values"),
         ("hdims = [64]", 'hdims = ["64"]', "expected positive integers"),
         ("hdims = [64]", "hdims = [0]", "expected positive integers"),
+        ("schema = 1", "schema = true", "schema is True; expected int"),
         ('dtypes = ["bf16"]', 'dtypes = ["fp32"]', "dtypes has .'fp32'.*'fp16', 'bf16'"),
         ('profiles = ["small"]', 'profiles = ["large"]', "profiles has .'large'"),
         ('op = "fmha_fwd"', 'op = "gemm"', "op is 'gemm'"),
