@@ -34,7 +34,7 @@ def choose(hip: Hip, names: str | None, seed: int = 0) -> None:
 
 
 def run(hip: Hip, code: Path, kernel: str, waves: int = 1, second: int = 0) -> None:
-    """Looks the kernel up anew, because the wait check is decided then; pointer 0 is a buffer, `second` the next qword."""
+    """Looks the kernel up anew: the wait check is decided then. Pointer 0 is a buffer, `second` the next qword."""
     buffer = hip.buffer(np.zeros(1024, np.uint32))
     module = hip.load(code.read_bytes())
     try:
