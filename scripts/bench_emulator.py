@@ -1,0 +1,120 @@
+"""Measure the emulated GPU: million wave instructions a second per kernel, one core or all, checks off or on."""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import json
+import os
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path[:0] = [str(ROOT), str(ROOT / "src")]
+
+from flash_attn_rocm.archs import load_arch  # noqa: E402
+from tests.isa.attention import Case, run_forward  # noqa: E402
+from tests.isa.conftest import emulator_directory  # noqa: E402
+from tests.isa.hip_runtime import Hip, Pointer  # noqa: E402
+
+# What is to be reached on one core with checks off, by wave size.
+TARGETS = {32: 60.0, 64: 25.0}
+CASE = Case(512, 512)
+
+
+class TimedHip(Hip):
+    """Remembers the CPU and wall seconds of the last launch."""
+
+    cpu_s = wall_s = 0.0
+
+    def launch(
+        self,
+        function: Pointer,
+        arguments: bytes,
+        grid: Sequence[int] = (1, 1, 1),
+        block: Sequence[int] = (32, 1, 1),
+        lds_bytes: int = 0,
+        stream: Pointer | None = None,
+    ) -> None:
+        cpu, wall = time.process_time(), time.perf_counter()
+        super().launch(function, arguments, grid, block, lds_bytes, stream)
+        self.cpu_s, self.wall_s = time.process_time() - cpu, time.perf_counter() - wall
+
+
+class Rates:
+    """Million wave instructions a second."""
+
+    one_core = all_cores = checked = 0.0
+
+
+@contextmanager
+def one_core() -> Iterator[None]:
+    """The emulator uses as many threads as the process may use cores."""
+    cores = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(cores)})
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, cores)
+
+
+def measure(hip: TimedHip, directory: Path, manifest: dict[str, Any], kernel: dict[str, Any], repeats: int) -> Rates:
+    """The best of several runs: others share the machine. One core is measured in CPU time, all cores in wall time."""
+    rates = Rates()
+    for checks in ("none", "all"):
+        hip.call("flash_attn_rocm_emulator_set_checks", checks.encode(), ctypes.c_ulonglong(0))
+        for _ in range(repeats):
+            before = hip.executed()
+            with one_core():
+                run_forward(hip, directory, manifest, kernel, CASE, kernel["hdim_q"])
+            executed = (hip.executed() - before) / 1e6
+            if checks == "all":
+                rates.checked = max(rates.checked, executed / hip.cpu_s)
+                continue
+            rates.one_core = max(rates.one_core, executed / hip.cpu_s)
+            run_forward(hip, directory, manifest, kernel, CASE, kernel["hdim_q"])
+            rates.all_cores = max(rates.all_cores, executed / hip.wall_s)
+    return rates
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument(
+        "--kernels", type=Path, default=ROOT / "build" / "kernels", help="directory of <gfx>/kernels.json"
+    )
+    parser.add_argument("--repeats", type=int, default=5)
+    options = parser.parse_args()
+    emulator = emulator_directory()
+    manifests = sorted(options.kernels.glob("*/kernels.json"))
+    if emulator is None or not manifests:
+        missing = "emulator" if emulator is None else f"*/kernels.json in {options.kernels}"
+        print(f"no {missing}; run ./pixiw run build first", file=sys.stderr)
+        return 2
+    by_family: dict[str, Path] = {}
+    for manifest in manifests:
+        by_family.setdefault(load_arch(manifest.parent.name).family, manifest)
+    os.environ["FLASH_ATTN_ROCM_EMULATE"] = ",".join(path.parent.name for path in by_family.values())
+    hip = TimedHip(emulator / "libamdhip64.so")
+    print(f"{CASE.seqlen_q} x {CASE.seqlen_k}, {CASE.heads} heads; million wave instructions a second (inst/s)")
+    for device, (family, path) in enumerate(by_family.items()):
+        hip.call("hipSetDevice", device)
+        document = json.loads(path.read_text(encoding="utf-8"))
+        wave_size = document["wave_size"]
+        for kernel in document["kernels"]:
+            if kernel["mask"] or kernel["padding"] != "seqlen":
+                continue
+            rates = measure(hip, path.parent, document, kernel, options.repeats)
+            print(
+                f"{family} {kernel['dtype']} d{kernel['hdim_q']}: {rates.one_core:.0f} M inst/s on one core "
+                f"(target {TARGETS[wave_size]:.0f}, {rates.checked:.0f} with all checks), "
+                f"{rates.all_cores:.0f} M inst/s on {len(os.sched_getaffinity(0))} cores"
+            )
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
