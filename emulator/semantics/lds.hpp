@@ -15,6 +15,12 @@ class LdsAccess {
   [[gnu::always_inline]] LdsAccess(Wave* wave, const Op* op) : wave_(wave), op_(op), races_(wave->group->races) {
     if (races_ != nullptr) now_ = races_->begin(*wave, *op, wave->group->phase);
   }
+  // Whether nothing is to be said about any lane: all are active and inside, and races are not looked for.
+  [[gnu::always_inline]] bool all_inside(U32 addresses, u32 offset, u32 bytes) const {
+    const u32 size = wave_->group->lds_bytes;
+    if (races_ != nullptr || offset + bytes > size || wave_->exec() != LaneMask(~LaneMask(0))) return false;
+    return collect_mask(addresses > U32(size - offset - bytes)) == 0;
+  }
   // Host pointer of an address, or null after recording the fault.
   template <u32 kBytes>
   [[gnu::always_inline]] u8* at(u64 address, int lane) const {
@@ -56,6 +62,10 @@ inline bool ds_load(Wave* wave, const Op* op) {
   const LdsAccess<Access::kLoad> lds(wave, op);
   u8* memory[kLanes];
   const U32 addresses = wave->v[op->r[1]];
+  if (Bytes == 16 && lds.all_inside(addresses, u32(op->offset), Bytes)) {
+    load_quads(wave, op->r[0], wave->group->lds + u32(op->offset), addresses);
+    return true;
+  }
   for (LaneMask rest = wave->exec(); rest != 0; rest &= rest - 1) {
     const int lane = std::countr_zero(rest);
     memory[lane] = lds.template at<Bytes>(u64(addresses[lane]) + u32(op->offset), lane);

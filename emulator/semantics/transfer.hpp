@@ -46,6 +46,16 @@ template <int Bytes, Fill kFill>
   return reinterpret_cast<float*>(&wave->v[vgpr]) + lane;
 }
 
+// 16 bytes for each lane, at an offset of its own from `memory`.
+[[gnu::always_inline]] inline void load_quads(Wave* wave, u32 vgpr, const u8* memory, U32 offsets) {
+  for (int lane = 0; lane < kLanes; lane += 4) {
+    __m128 word[4];
+    for (int i = 0; i < 4; ++i) word[i] = _mm_loadu_ps(reinterpret_cast<const float*>(memory + offsets[lane + i]));
+    _MM_TRANSPOSE4_PS(word[0], word[1], word[2], word[3]);
+    for (u32 i = 0; i < 4; ++i) _mm_store_ps(quad(wave, vgpr + i, lane), word[i]);
+  }
+}
+
 // All active lanes at once; `memory` has their host pointers. Accesses of 16 bytes, the most frequent ones, transpose
 // 4 lanes by 4 words where all lanes are active.
 template <int Bytes, Fill kFill>

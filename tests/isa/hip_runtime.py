@@ -68,7 +68,7 @@ class Hip:
         self._modules: dict[Path, Pointer] = {}
 
     def fault(self) -> str:
-        return self.library.flash_attn_rocm_emulator_last_fault().decode()
+        return str(self.library.flash_attn_rocm_emulator_last_fault().decode())
 
     def executed(self) -> int:
         return int(self.library.flash_attn_rocm_emulator_executed())
