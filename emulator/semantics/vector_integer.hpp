@@ -107,10 +107,11 @@ LANES S64 mad_co_i64_i32(S32 a, S32 b, S64 c, S32& carry) {
 // V_BFE_U32: S2[4:0] bits of S0 from bit S1[4:0]. V_BFE_I32: the same, sign extended. V_BFI_B32: S0 selects S1 or S2
 // per bit.
 LANES U32 bfe_u32(U32 a, U32 b, U32 c) { return (a >> (b & U32(31))) & ((U32(1) << (c & U32(31))) - U32(1)); }
-LANES S32 bfe_i32(S32 a, U32 b, U32 c) {
+template <class V>
+LANES S32 bfe_i32(V a, U32 b, U32 c) {
   const U32 width = c & U32(31);
   const U32 unused = (U32(32) - width) & U32(31);
-  const S32 field = a >> bits<S32>(b & U32(31));  // bits beyond the sign are the sign
+  const S32 field = bits<S32>(a) >> bits<S32>(b & U32(31));  // bits beyond the sign are the sign
   return select(width == U32(0), S32(0), bits<S32>(bits<U32>(field) << unused) >> bits<S32>(unused));
 }
 LANES U32 bfi_b32(U32 a, U32 b, U32 c) { return (a & b) | (~a & c); }

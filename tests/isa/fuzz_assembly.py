@@ -116,7 +116,7 @@ def compare_kernel(row: Row, result: str, target: Target) -> Iterator[str]:
 
 
 def scalar_operand(kind: str, first: int) -> str:
-    return f"0x{LITERAL16:x}" if kind == "k16" else register(first, BITS[kind], "s")
+    return f"0x{LITERAL16:x}" if kind.startswith("k16") else register(first, BITS[kind], "s")
 
 
 def scalar_kernel(row: Row, result: str, target: Target) -> Iterator[str]:

@@ -145,6 +145,10 @@ def random_bits(kind: str, count: int, generator: np.random.Generator) -> np.nda
 
 def column(kind: str, position: int, generator: np.random.Generator) -> np.ndarray:
     """Raw operands: specials crossed with each other, then specials and random values. Above the type: noise."""
+    if kind.endswith("x2"):
+        low, high = (column(kind[:-2], place, generator) for place in (position, 2))
+        bits = np.uint64(BITS[kind] // 2)
+        return low & ((np.uint64(1) << bits) - np.uint64(1)) | high << bits & np.uint64((1 << BITS[kind]) - 1)
     known = np.array(special_bits(kind), np.uint64)
     crossed = np.resize(known[:CROSSED], CROSSED)
     first = np.repeat(crossed, CROSSED) if position == 0 else np.tile(crossed, CROSSED)
@@ -219,7 +223,7 @@ def environment(row: Row, samples: Samples, index: int, wave_size: int) -> Env:
     for position, kind in enumerate(row.sources):
         if kind == "mask":
             env["VCC"] = make("b", 64, int(operands[position] & 1))
-        elif kind == "k16":
+        elif kind.startswith("k16"):
             env[f"S{slot}"] = env["SIMM16"] = make("b", 16, LITERAL16)
         elif position == row.literal:
             env["SIMM32"] = make("b", 32, LITERAL32)
@@ -238,6 +242,8 @@ def environment(row: Row, samples: Samples, index: int, wave_size: int) -> Env:
 
 
 def read_result(row: Row, result: str, env: Env) -> int:
+    if result == "d" and row.destination == "f16z":  # gfx9 clears the other half, of which the text says nothing
+        return int(env["D0"].raw & 0xFFFF)
     if result == "d":
         return int(env["D0"].raw & ((1 << (64 if row.is_scalar or BITS[row.destination] == 64 else 32)) - 1))
     if result == "scc":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fnmatch
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +28,9 @@ class Rules:
     packed: frozenset[str]
     renamed: dict[str, str]
     not_compared: dict[str, str]
+
+    def excuses(self, instruction: str) -> bool:
+        return any(fnmatch.fnmatch(instruction, pattern) for pattern in self.not_compared)
 
     def text(self, entry: str, text: str) -> str:
         """The entry as amended."""
@@ -66,6 +70,9 @@ def float_parts(row: Row, result: str, raw: int, packed: bool) -> tuple[list[tup
     """The floats of a result as (format, bits), and the bits that are no float."""
     if packed:
         return [("f16", raw & 0xFFFF), ("f16", raw >> 16 & 0xFFFF)], raw >> 32
+    if result == "d" and row.destination.endswith("x2"):
+        half = BITS[row.destination] // 2
+        return [(f"f{half}", raw >> shift & ((1 << half) - 1)) for shift in (0, half)], 0
     if result != "d" or not row.destination.startswith("f"):
         return [], raw
     if row.destination == "f16hi":

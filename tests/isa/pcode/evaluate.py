@@ -19,6 +19,7 @@ REGISTERS = {"D0", "D1", "SCC", "VCC", "EXEC", "TRAPSTS"}
 CONSTANTS = {"INF": math.inf, "PI": math.pi, "NAN": math.nan}
 ROUNDED_AWAY = {"OVERFLOW_F32": ("f32", True), "UNDERFLOW_F32": ("f32", False)}
 ROUNDED_AWAY |= {"OVERFLOW_F64": ("f64", True), "UNDERFLOW_F64": ("f64", False)}
+SIGNED_ZEROS = [("number", "f", width, 0.0) for width in (32, 64)]
 MODES = {"ROUND_TOWARD_ZERO": 3, "ROUND_NEAREST_EVEN": 0}
 
 Env = dict[str, Any]
@@ -334,6 +335,9 @@ class Compiler:
         left = self.expression(left_node)
         if name == "==" and right_node[0] == "type" and right_node[1] == ("name", "DENORM"):
             return lambda env: boolean(softfloat.is_denormal((v := left(env)).format, v.raw))
+        if name == "==" and right_node[0] == "unary" and right_node[2] in SIGNED_ZEROS:
+            negative = right_node[1] == "-"  # x == -0.0 asks for the sign too
+            return lambda env: boolean((v := left(env)).raw == (v.format.sign_bit if negative else 0))
         right = self.expression(right_node)
         if name == "&&":
             return lambda env: boolean(left(env).truth() and right(env).truth())
