@@ -7,8 +7,8 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+from scripts.buildlib.commands import find_program
 from scripts.buildlib.compile_job import Job, load_job
-from scripts.buildlib.kernels import find_ninja
 from scripts.buildlib.ninja_file import escape, render_ninja, write_if_changed
 
 JOB = Job(
@@ -41,7 +41,7 @@ def test_ninja_runs_the_job_rebuilds_on_change_and_rests_otherwise(tmp_path: Pat
     (work / "build.ninja").write_text(render_ninja([job], sys.executable, str(script)))
 
     def run() -> str:
-        command = [find_ninja(), "-C", work]
+        command = [find_program("ninja"), "-C", work]
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
     assert "unit" in run().splitlines()[-1]
