@@ -39,8 +39,8 @@ SOURCES: dict[str, tuple[str, ...]] = {
         "src/flash_attn_rocm/archs/*",
     ),
 }
-# Not ours: which CK tree goes into a package is part of its variant.
-_CK_SUBMODULE = "ck/composable_kernel"
+# Which CK tree goes into a package is part of its variant; the emulator's README goes into none.
+_NO_SOURCES = ("ck/composable_kernel", "emulator/README.md")
 # Both import what a stage needs inside of functions: only output_files.py's function of the stage counts.
 _ENTRIES = ("scripts/build.py", "scripts/buildlib/output_files.py")
 
@@ -97,8 +97,12 @@ def list_sources(stage: str) -> list[Path]:
     found = find_scripts(stage) if stage != "selector" else set()
     for pattern in (*_EVERY_OUTPUT, *SOURCES[stage]):
         found.update(path for path in ROOT.glob(pattern) if path.is_file())
-    foreign = ROOT / _CK_SUBMODULE
-    return sorted(path for path in found if "__pycache__" not in path.parts and not path.is_relative_to(foreign))
+    excluded = [ROOT / name for name in _NO_SOURCES]
+    return sorted(
+        path
+        for path in found
+        if "__pycache__" not in path.parts and not any(path.is_relative_to(other) for other in excluded)
+    )
 
 
 def hash_sources(stage: str) -> dict[str, str]:

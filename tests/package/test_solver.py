@@ -9,7 +9,7 @@ import pytest
 import rattler_build
 
 from scripts.buildlib.conda_calls import CondaError, index_channel, solve
-from scripts.buildlib.packages import Output, needed_names, render_outputs
+from scripts.buildlib.packages import VARIANTS, Output, needed_names, render_outputs
 
 GFX1201 = {"CONDA_OVERRIDE_AMDGPU": "0", "CONDA_OVERRIDE_AMDGPU_ARCH": "12.0.1"}
 INVENTED = {"CONDA_OVERRIDE_AMDGPU": "0", "CONDA_OVERRIDE_AMDGPU_ARCH": "99.9.9"}
@@ -18,8 +18,8 @@ NO_GPU = {"CONDA_OVERRIDE_AMDGPU": "", "CONDA_OVERRIDE_AMDGPU_ARCH": ""}
 
 
 def _choice(gfx: str, amdgpu_arch: str) -> dict[str, str]:
-    keys = {"profile": "smoke", "opt_dim": "", "hip_compiler": "hip-clang", "build_cache": ""}
-    return {"gfx": gfx, "amdgpu_arch": amdgpu_arch, **keys}
+    settings = rattler_build.VariantConfig.from_file(VARIANTS).combinations()[0]
+    return {**settings, "gfx": gfx, "amdgpu_arch": amdgpu_arch}
 
 
 def _assemble(folder: Path, outputs: Iterable[Output]) -> None:
