@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 
 from flash_attn_rocm import environment, paths
 from flash_attn_rocm.backends import sdpa
@@ -55,7 +56,7 @@ def follow_environment() -> None:
 
 def _pass_kernel_roots(library: ctypes.CDLL) -> None:
     global _kernels
-    roots = [str(root).encode() for root in paths.kernel_roots()]
+    roots = [os.fsencode(root) for root in paths.kernel_roots()]
     _check(
         library, library.fa_rocm_set_kernel_paths((ctypes.c_char_p * len(roots))(*roots), ctypes.c_size_t(len(roots)))
     )
@@ -75,10 +76,15 @@ def _load() -> ctypes.CDLL:
         library = ctypes.CDLL(str(path))
     except OSError as error:
         raise LibraryNotFoundError("host library", path, f"It needs torch >= 2.11. {remedy}", str(error)) from error
-    for name in ("fa_rocm_version", "fa_rocm_last_error"):
-        getattr(library, name).restype = ctypes.c_char_p
+    try:
+        for name in ("fa_rocm_version", "fa_rocm_last_error"):
+            getattr(library, name).restype = ctypes.c_char_p
+        library.fa_rocm_set_kernel_paths.restype = ctypes.c_int
+    except AttributeError as error:
+        reason = f"not the host library of this version ({error})"
+        raise LibraryNotFoundError("host library", path, remedy, reason) from error
     if hip_library is not None:
-        _check(library, library.fa_rocm_use_hip_library(str(hip_library).encode()))
+        _check(library, library.fa_rocm_use_hip_library(os.fsencode(hip_library)))
     _pass_kernel_roots(library)
     torch.library.register_fake("flash_attn_rocm::fwd", _fake_fwd)
     torch.library.register_autograd("flash_attn_rocm::fwd", _backward, setup_context=_save_for_backward)
@@ -123,6 +129,13 @@ def _fake_fwd(
     softcap: float = 0.0,
     dropout_p: float = 0.0,
 ) -> tuple[Tensor, Tensor]:
+    # A compiled call inside forward-mode AD: torch.compile traces it anew there (it guards on the dual level), and
+    # backends/ck.py cannot look at tensors that are being traced. Without this the tangents would be zeros.
+    if forward_ad._current_level >= 0:
+        raise KernelUnavailableError(
+            "the CK backend does not implement forward-mode AD (torch.func.jvp). Set FLASH_ATTN_ROCM_BACKEND=sdpa and "
+            "return_attn_probs=True: torch's fused attention has none either"
+        )
     # One tensor on "meta" is enough to be sent here; without this check the others' results would be uninitialised.
     torch._check(q.device == k.device == v.device, lambda: "q, k and v must be on one device")
     batch, seqlen_q, heads, _ = q.shape
@@ -150,12 +163,19 @@ def _backward(ctx: Any, grad_out: Tensor | None, grad_lse: Tensor | None) -> tup
     *tensors, alibi_slopes = ctx.saved_tensors
     if grad_out is None and grad_lse is None:
         return (None,) * 4
+    # Autograd enables gradients here iff these gradients are to be differentiated again (create_graph). Then they
+    # must depend on the saved tensors themselves, and be made of operations that have second derivatives, which
+    # torch's fused attention lacks.
+    again = torch.is_grad_enabled()
     with torch.enable_grad():
-        leaves = [tensor.detach().requires_grad_() for tensor in tensors]
+        leaves = [
+            tensor.view_as(tensor) if again and tensor.requires_grad else tensor.detach().requires_grad_()
+            for tensor in tensors
+        ]
         out, lse, _ = sdpa.forward(
-            *leaves, **ctx.arguments, alibi_slopes=alibi_slopes, return_attn_probs=grad_lse is not None
+            *leaves, **ctx.arguments, alibi_slopes=alibi_slopes, return_attn_probs=again or grad_lse is not None
         )
         pairs = [(o, g) for o, g in ((out, grad_out), (lse, grad_lse)) if g is not None]
         outputs, grads = [o for o, _ in pairs], [g for _, g in pairs]
         # v has no part in lse: zeros for it.
-        return (*torch.autograd.grad(outputs, leaves, grads, materialize_grads=True), None)
+        return (*torch.autograd.grad(outputs, leaves, grads, create_graph=again, materialize_grads=True), None)

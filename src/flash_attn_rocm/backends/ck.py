@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 
 from flash_attn_rocm import ops
 from flash_attn_rocm.errors import KernelUnavailableError
@@ -36,6 +37,29 @@ def _positive_scale(q: Tensor, softmax_scale: float) -> tuple[Tensor, float]:
     return q * 0.0, 1.0
 
 
+def _refuse_transforms(tensors: tuple[Tensor | None, ...]) -> None:
+    """The op's gradients reach torch's autograd alone: under these transforms they would be wrong or missing.
+
+    A torch.func transform wraps its tensors, in several layers where transforms are nested. What tells the wrappers
+    apart is private to torch; tests/api/test_transforms.py fails where it changes.
+    """
+    if not torch._C._are_functorch_transforms_active() and forward_ad._current_level < 0:
+        return
+    functorch = torch._C._functorch
+    for tensor in tensors:
+        inner = tensor
+        while inner is not None:
+            dual = forward_ad._current_level >= 0 and forward_ad.unpack_dual(inner).tangent is not None
+            if dual or functorch.is_gradtrackingtensor(inner):
+                raise KernelUnavailableError(
+                    "the CK backend does not implement torch.func.grad, vjp, jacrev and jvp, nor forward-mode AD. Use "
+                    "Tensor.backward or torch.autograd.grad, or set FLASH_ATTN_ROCM_BACKEND=sdpa (for forward mode "
+                    "also return_attn_probs=True: torch's fused attention has none)"
+                )
+            wrapped = functorch.is_functorch_wrapped_tensor(inner)
+            inner = functorch.get_unwrapped(inner) if wrapped else None
+
+
 def forward(
     q: Tensor,
     k: Tensor,
@@ -52,7 +76,8 @@ def forward(
     """Attention of checked arguments: out (B, Sq, H, D), lse float32 (B, H, Sq), empty dropout pattern.
 
     Raises:
-        KernelUnavailableError: no installed kernel has this feature, head dim or dtype.
+        KernelUnavailableError: no installed kernel has this feature, head dim or dtype; or a torch.func transform is
+            active that the op cannot follow.
     """
     del return_attn_probs  # the kernels always write lse
     q, softmax_scale = _positive_scale(q, softmax_scale)
@@ -66,6 +91,7 @@ def forward(
     if torch.compiler.is_compiling():
         out, lse = torch.ops.flash_attn_rocm.fwd(q, k, v, alibi_slopes, **arguments)
         return out, lse, lse.new_empty((0,))
+    _refuse_transforms((q, k, v, alibi_slopes))
     try:
         out, lse = torch.ops.flash_attn_rocm.fwd(q, k, v, alibi_slopes, **arguments)
     except RuntimeError as error:
