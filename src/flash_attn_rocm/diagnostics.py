@@ -67,7 +67,12 @@ def _summarise(path: Path) -> dict[str, Any]:
 
 def _installed_kernels(problems: list[str]) -> dict[str, dict[str, Any]]:
     kernels: dict[str, dict[str, Any]] = {}
-    for gfx, path in paths.find_manifests().items():
+    try:
+        manifests = paths.find_manifests()
+    except FlashAttnRocmError as error:
+        problems.append(str(error))
+        return kernels
+    for gfx, path in manifests.items():
         try:
             kernels[gfx] = _summarise(path)
         except KernelManifestError as error:
@@ -82,10 +87,10 @@ def _library(problems: list[str]) -> dict[str, Any]:
     try:
         report["version"] = ops.load().fa_rocm_version().decode()
         report.update(json.loads(ops.read_json("fa_rocm_describe")))
+        if not needs_hip():
+            return report
     except (FlashAttnRocmError, RuntimeError) as error:
         problems.append(str(error))
-    if not needs_hip():
-        return report
     if hip_error := report.get("hip", {}).get("error"):
         problems.append(hip_error)
     problems.extend(device["error"] for device in report.get("devices", []) if device.get("error"))

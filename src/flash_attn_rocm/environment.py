@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 
+from flash_attn_rocm.errors import BackendChoiceError
+
 BACKEND = "FLASH_ATTN_ROCM_BACKEND"
 EMULATE = "FLASH_ATTN_ROCM_EMULATE"
 KERNELS = "FLASH_ATTN_ROCM_KERNELS"
@@ -18,8 +20,20 @@ REPORTED = (*CHOICE, LIBRARY, EMULATOR, HIP_LIBRARY, "HSA_OVERRIDE_GFX_VERSION")
 
 
 def emulated_gpus() -> tuple[str, ...]:
-    """GPUs named in FLASH_ATTN_ROCM_EMULATE, in order; empty when nothing is to be emulated."""
-    return tuple(part.strip() for part in os.environ.get(EMULATE, "").split(",") if part.strip())
+    """GPUs named in FLASH_ATTN_ROCM_EMULATE, in order; empty when nothing is to be emulated.
+
+    Raises:
+        BackendChoiceError: the variable is set but names no GPU, or one with feature suffixes.
+    """
+    value = os.environ.get(EMULATE, "")
+    names = tuple(part.strip() for part in value.split(",") if part.strip())
+    expected = "expected GPU names such as gfx1201, separated by commas"
+    if value.strip() and not names:
+        raise BackendChoiceError(f"{EMULATE} is {value!r} and names no GPU; {expected}, or unset it")
+    for name in names:
+        if ":" in name:
+            raise BackendChoiceError(f"{EMULATE} names {name!r}; {expected}, without feature suffixes")
+    return names
 
 
 def normalise_emulated_gpus() -> None:

@@ -34,7 +34,7 @@ class InputError(FlashAttnRocmError, ValueError):
 
 
 class BackendChoiceError(FlashAttnRocmError, ValueError):
-    """FLASH_ATTN_ROCM_BACKEND or FLASH_ATTN_ROCM_EMULATE asks for something that cannot be done here."""
+    """An environment variable of this package asks for something that cannot be done here."""
 
 
 class KernelUnavailableError(FlashAttnRocmError, NotImplementedError):

@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 
 from flash_attn_rocm import environment
-from flash_attn_rocm.errors import LibraryNotFoundError
+from flash_attn_rocm.errors import BackendChoiceError, LibraryNotFoundError
 
 PACKAGE_DIR = Path(__file__).resolve().parent
 _WINDOWS = sys.platform == "win32"
@@ -36,9 +36,23 @@ def kernel_roots() -> tuple[Path, ...]:
 
 
 def find_manifests() -> dict[str, Path]:
-    """kernels.json of every GPU whose kernels are installed, by gfx name; the first directory that has one wins."""
+    """kernels.json of every GPU whose kernels are installed, by gfx name; the first directory that has one wins.
+
+    Raises:
+        BackendChoiceError: a directory cannot be searched (no permission, name too long).
+    """
     found: dict[str, Path] = {}
     for root in kernel_roots():
+        try:
+            root.stat()
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        except OSError as error:
+            name = str(root) if len(str(root)) <= 200 else f"{str(root)[:200]}..."
+            raise BackendChoiceError(
+                f"kernel directory {name} cannot be searched: {error.strerror}. "
+                f"Set {environment.KERNELS} to directories that hold <gfx>/kernels.json, or unset it"
+            ) from error
         for manifest in sorted(root.glob("*/kernels.json")):
             found.setdefault(manifest.parent.name, manifest)
     return found

@@ -11,7 +11,8 @@ import pytest
 
 from flash_attn_rocm import environment
 from flash_attn_rocm.archs import load_archs
-from flash_attn_rocm.backends import choose
+from flash_attn_rocm.backends import choice_for, choose
+from flash_attn_rocm.cli import main
 from flash_attn_rocm.errors import (
     BackendChoiceError,
     KernelsNotInstalledError,
@@ -133,12 +134,34 @@ def test_the_list_of_emulated_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize(
     ("setting", "normal"),
-    [("gfx1201, gfx1201", "gfx1201,gfx1201"), (" gfx1201 ,", "gfx1201"), (" , ", ""), ("gfx1201", "gfx1201")],
+    [("gfx1201, gfx1201", "gfx1201,gfx1201"), (" gfx1201 ,", "gfx1201"), (" ", ""), ("gfx1201", "gfx1201")],
 )
 def test_the_emulator_gets_the_list_without_blanks(monkeypatch: pytest.MonkeyPatch, setting: str, normal: str) -> None:
     monkeypatch.setenv("FLASH_ATTN_ROCM_EMULATE", setting)
     environment.normalise_emulated_gpus()
     assert os.environ["FLASH_ATTN_ROCM_EMULATE"] == normal
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        (",", "is ',' and names no GPU; expected GPU names such as gfx1201"),
+        (" , ,", "is ' , ,' and names no GPU"),
+        ("gfx1201:xnack-", "names 'gfx1201:xnack-'; expected GPU names .*without feature suffixes"),
+        ("gfx1201,gfx942:sramecc+:xnack-", "names 'gfx942:sramecc"),
+    ],
+)
+def test_a_list_that_names_no_gpu_is_an_error_not_torchs_attention(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], setting: str, message: str
+) -> None:
+    monkeypatch.setenv("FLASH_ATTN_ROCM_EMULATE", setting)
+    monkeypatch.setenv("FLASH_ATTN_ROCM_LIBRARY", "/nowhere/libflash_attn_rocm.so")
+    with pytest.raises(BackendChoiceError, match=f"FLASH_ATTN_ROCM_EMULATE {message}"):
+        choice_for("cpu", None)
+    assert main(["info"]) == 0
+    assert re.search(message, capsys.readouterr().out)
+    assert main(["verify"]) == 2
+    assert re.search(message, capsys.readouterr().err)
 
 
 def test_every_variable_is_read_by_its_one_name() -> None:

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from flash_attn_rocm import paths
-from flash_attn_rocm.errors import LibraryNotFoundError
+from flash_attn_rocm.cli import main
+from flash_attn_rocm.errors import BackendChoiceError, LibraryNotFoundError
 
 VARIABLES = ("KERNELS", "LIBRARY", "EMULATOR", "EMULATE", "HIP_LIBRARY")
 
@@ -52,6 +53,18 @@ def test_the_first_root_with_a_gpu_wins(monkeypatch: pytest.MonkeyPatch, tmp_pat
         "gfx1201": tmp_path / "a" / "gfx1201" / "kernels.json",
         "gfx942": tmp_path / "b" / "gfx942" / "kernels.json",
     }
+
+
+def test_a_root_that_cannot_be_searched_is_named(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("FLASH_ATTN_ROCM_KERNELS", "/" + "x" * 5000)
+    monkeypatch.setenv("FLASH_ATTN_ROCM_EMULATE", "gfx1201")
+    message = r"kernel directory /x{199}\.\.\. cannot be searched: File name too long.*FLASH_ATTN_ROCM_KERNELS"
+    with pytest.raises(BackendChoiceError, match=message):
+        paths.find_manifests()
+    assert main(["info"]) == 0
+    assert "cannot be searched" in capsys.readouterr().out
 
 
 def test_no_hip_library_is_named_without_reason() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import io
 import sys
 from collections.abc import Sequence
 
@@ -27,6 +28,9 @@ def build_parser() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; 0 is success, 1 is a failed check, 2 a request that cannot be carried out."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # paths may hold bytes that are not text
+            stream.reconfigure(errors="backslashreplace")
     arguments = build_parser().parse_args(argv)
     try:
         return int(arguments.run(arguments))
