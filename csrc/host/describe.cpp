@@ -21,7 +21,7 @@ Json describe_device(Library& library, const HipRuntime& hip, int device)
         row["multiprocessors"]   = facts.multiprocessors;
         row["wave_size"]         = facts.wave_size;
         const Manifest& manifest = library.manifest(facts.gfx);
-        row["kernels"]           = manifest.path.string();
+        row["kernels"]           = printable(manifest.path.string());
         row["kernel_count"]      = manifest.kernels.size();
         row["profile"]           = manifest.profile;
     }
@@ -39,13 +39,13 @@ std::string describe(Library& library)
     Json report = {{"hip", Json::object()}, {"devices", Json::array()}, {"kernel_paths", Json::array()}};
     for(const std::filesystem::path& path : library.kernel_paths())
     {
-        report["kernel_paths"].push_back(path.string());
+        report["kernel_paths"].push_back(printable(path.string()));
     }
     try
     {
         const HipRuntime& hip = library.hip();
         report["hip"]         = {
-            {"path", hip.path}, {"version", format_hip_version(hip.version)}, {"emulated", hip.emulated()}};
+            {"path", printable(hip.path)}, {"version", format_hip_version(hip.version)}, {"emulated", hip.emulated()}};
         const int count = device_count(hip);
         for(int device = 0; device < count; ++device)
         {

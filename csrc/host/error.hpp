@@ -25,10 +25,14 @@ std::string concat(const Parts&... parts)
     return text.str();
 }
 
+// The text with every byte that is not part of valid UTF-8, and every control character but line breaks and tabs,
+// written as \xNN: messages quote file names and damaged files, and become Python strings and JSON.
+std::string printable(const std::string& text);
+
 template <class... Parts>
 [[noreturn]] void fail(const Parts&... parts)
 {
-    throw Error(concat(parts...));
+    throw Error(printable(concat(parts...)));
 }
 
 } // namespace flash_attn_rocm

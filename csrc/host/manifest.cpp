@@ -3,10 +3,13 @@
 
 #include <fstream>
 #include <optional>
+#include <set>
 
 #include <nlohmann/json.hpp>
 
 #include "error.hpp"
+#include "json_reader.hpp"
+#include "manifest_checks.hpp"
 
 namespace flash_attn_rocm {
 namespace {
@@ -21,46 +24,6 @@ constexpr const char* kArgNames[] = {
 #undef FA_ARG
 };
 
-// One JSON object with the words for "where" in error messages.
-struct Reader
-{
-    const Json& object;
-    std::string where;
-
-    const Json& at(const char* key) const
-    {
-        if(!object.is_object() || !object.contains(key))
-        {
-            fail(where, ": field '", key, "' is missing");
-        }
-        return object.at(key);
-    }
-
-    template <class T>
-    T get(const char* key) const
-    {
-        const Json& value = at(key);
-        try
-        {
-            return value.get<T>();
-        }
-        catch(const Json::exception& error)
-        {
-            fail(where, ": field '", key, "' has the wrong type: ", error.what());
-        }
-    }
-
-    const Json& array(const char* key) const
-    {
-        const Json& value = at(key);
-        if(!value.is_array())
-        {
-            fail(where, ": field '", key, "' is not an array");
-        }
-        return value;
-    }
-};
-
 std::optional<Arg> find_arg(const std::string& name)
 {
     for(std::size_t i = 0; i < kArgCount; ++i)
@@ -73,7 +36,7 @@ std::optional<Arg> find_arg(const std::string& name)
     return std::nullopt;
 }
 
-Padding parse_padding(const Reader& reader)
+Padding parse_padding(const JsonReader& reader)
 {
     const auto text = reader.get<std::string>("padding");
     if(text == "none")
@@ -88,15 +51,15 @@ Padding parse_padding(const Reader& reader)
     {
         return Padding::full;
     }
-    fail(reader.where, ": padding is '", text, "'; allowed: none, seqlen, full");
+    reader.reject("padding is '", text, "'; allowed: none, seqlen, full");
 }
 
-void parse_args(const Reader& reader, KernelInfo& kernel)
+void parse_args(const JsonReader& reader, KernelInfo& kernel)
 {
     const Json& args = reader.at("args");
     if(!args.is_object())
     {
-        fail(reader.where, ": field 'args' is not an object");
+        reader.reject("field 'args' is ", JsonReader::excerpt(args), "; expected an object");
     }
     for(const auto& [name, slot] : args.items())
     {
@@ -106,28 +69,29 @@ void parse_args(const Reader& reader, KernelInfo& kernel)
             fail(reader.where, ": argument '", name,
                  "' is unknown to this library. Update it: conda update flash-attn-rocm");
         }
-        if(!slot.is_array() || slot.size() != 2 || !slot[0].is_number_unsigned() || !slot[1].is_number_unsigned())
+        if(!slot.is_array() || slot.size() != 2 || !JsonReader::holds<std::uint32_t>(slot[0]) ||
+           !JsonReader::holds<std::uint32_t>(slot[1]))
         {
-            fail(reader.where, ": argument '", name, "' is ", slot.dump(), "; expected [offset, size]");
+            reader.reject("argument '", name, "' is ", JsonReader::excerpt(slot), "; expected [offset, size]");
         }
         const ArgSlot parsed = {slot[0].get<std::uint32_t>(), slot[1].get<std::uint32_t>()};
         if(parsed.size == 0 || parsed.offset + std::uint64_t{parsed.size} > kernel.kargs_bytes)
         {
-            fail(reader.where, ": argument '", name, "' ", slot.dump(), " lies outside kargs_bytes ",
-                 kernel.kargs_bytes);
+            reader.reject("argument '", name, "' ", slot.dump(), " lies outside kargs_bytes ", kernel.kargs_bytes);
         }
         kernel.args[static_cast<std::size_t>(*arg)] = parsed;
     }
 }
 
-KernelInfo parse_kernel(const Reader& reader, std::size_t code_objects)
+KernelInfo parse_kernel(const JsonReader& reader, const Manifest& manifest)
 {
+    const std::size_t code_objects = manifest.code_objects.size();
     KernelInfo kernel;
     kernel.op          = reader.get<std::string>("op");
     kernel.code_object = reader.get<std::size_t>("code_object");
     if(kernel.code_object >= code_objects)
     {
-        fail(reader.where, ": code_object is ", kernel.code_object, ", but there are ", code_objects);
+        reader.reject("code_object is ", kernel.code_object, ", but there are ", code_objects);
     }
     kernel.dtype         = reader.get<std::string>("dtype");
     kernel.hdim_q        = reader.get<std::int64_t>("hdim_q");
@@ -142,16 +106,12 @@ KernelInfo parse_kernel(const Reader& reader, std::size_t code_objects)
     kernel.tile_n        = reader.get<std::int64_t>("tile_n");
     kernel.block_threads = reader.get<std::uint32_t>("block_threads");
     kernel.kargs_bytes   = reader.get<std::uint32_t>("kargs_bytes");
-    if(kernel.tile_m <= 0 || kernel.tile_n <= 0 || kernel.hdim_q <= 0 || kernel.hdim_v <= 0 ||
-       kernel.block_threads == 0)
-    {
-        fail(reader.where, ": tile_m, tile_n, hdim_q, hdim_v and block_threads must be positive");
-    }
     parse_args(reader, kernel);
+    check_kernel(reader, kernel, manifest.wave_size);
     return kernel;
 }
 
-void check_schema(const Reader& reader, const std::filesystem::path& path)
+void check_schema(const JsonReader& reader, const std::filesystem::path& path)
 {
     const int schema = reader.get<int>("schema");
     if(schema == kSchema)
@@ -169,6 +129,28 @@ void check_schema(const Reader& reader, const std::filesystem::path& path)
          "). Update the kernels: conda update flash-attn-rocm-kernels-", gfx);
 }
 
+Json parse_file(const std::filesystem::path& path, const std::string& remedy)
+{
+    std::error_code error;
+    if(!std::filesystem::is_regular_file(path, error))
+    {
+        fail(path.string(), ": not a regular file. ", remedy);
+    }
+    std::ifstream file(path, std::ios::binary);
+    if(!file)
+    {
+        fail(path.string(), ": cannot be opened. ", remedy);
+    }
+    try
+    {
+        return Json::parse(file);
+    }
+    catch(const Json::exception& failure)
+    {
+        fail(path.string(), ": not valid JSON (", failure.what(), "). ", remedy);
+    }
+}
+
 } // namespace
 
 const char* arg_name(Arg arg) { return kArgNames[static_cast<std::size_t>(arg)]; }
@@ -180,41 +162,42 @@ std::string reinstall_command(const std::string& gfx)
 
 Manifest load_manifest(const std::filesystem::path& path)
 {
-    std::ifstream file(path, std::ios::binary);
-    if(!file)
-    {
-        fail(path.string(), ": cannot be opened");
-    }
-    Json document;
-    try
-    {
-        document = Json::parse(file);
-    }
-    catch(const Json::exception& error)
-    {
-        fail(path.string(), ": not valid JSON (", error.what(), "). Reinstall: ",
-             reinstall_command(path.parent_path().filename().string()));
-    }
-    const Reader reader{document, path.string()};
+    const std::string remedy = "Reinstall: " + reinstall_command(path.parent_path().filename().string());
+    const Json document      = parse_file(path, remedy);
+    const JsonReader reader{document, path.string(), remedy};
     check_schema(reader, path);
     Manifest manifest;
     manifest.path      = path;
     manifest.gfx       = reader.get<std::string>("gfx");
     manifest.profile   = reader.get<std::string>("profile");
     manifest.wave_size = reader.get<int>("wave_size");
+    if(manifest.wave_size != 32 && manifest.wave_size != 64)
+    {
+        reader.reject("wave_size is ", manifest.wave_size, "; allowed: 32, 64");
+    }
     for(const Json& entry : reader.array("code_objects"))
     {
-        const Reader row{entry, concat(path.string(), ": code_objects[", manifest.code_objects.size(), "]")};
+        const std::size_t index = manifest.code_objects.size();
+        const JsonReader row{entry, concat(path.string(), ": code_objects[", index, "]"), remedy};
         manifest.code_objects.push_back(
             {row.get<std::string>("file"), row.get<std::string>("sha256"), row.get<std::uint64_t>("bytes")});
+        if(!plain_file_name(manifest.code_objects.back().file))
+        {
+            row.reject("file is ", JsonReader::excerpt(entry["file"]), "; expected the name of a file in this directory");
+        }
     }
+    std::set<std::string> names;
     for(const Json& entry : reader.array("kernels"))
     {
-        Reader row{entry, concat(path.string(), ": kernels[", manifest.kernels.size(), "]")};
+        JsonReader row{entry, concat(path.string(), ": kernels[", manifest.kernels.size(), "]"), remedy};
         const auto name = row.get<std::string>("name");
         row.where       = concat(path.string(), ": kernel ", name);
-        manifest.kernels.push_back(parse_kernel(row, manifest.code_objects.size()));
+        manifest.kernels.push_back(parse_kernel(row, manifest));
         manifest.kernels.back().name = name;
+        if(!names.insert(name).second)
+        {
+            row.reject("there are several of this name");
+        }
     }
     return manifest;
 }

@@ -2,7 +2,6 @@
 #include "module_cache.hpp"
 
 #include <fstream>
-#include <iterator>
 
 #include "error.hpp"
 #include "sha256.hpp"
@@ -13,17 +12,30 @@ std::vector<char> read_code_object(const Manifest& manifest, const CodeObject& o
 {
     const std::filesystem::path path = manifest.path.parent_path() / object.file;
     const std::string remedy         = "Reinstall the kernels: " + reinstall_command(manifest.gfx);
+    // Pipes and devices could be read forever; what has another size need not be read at all.
+    std::error_code error;
+    if(std::filesystem::exists(path, error) && !std::filesystem::is_regular_file(path, error))
+    {
+        fail("code object ", path.string(), " is not a regular file. ", remedy);
+    }
     std::ifstream file(path, std::ios::binary);
-    if(!file)
+    const std::uintmax_t size = std::filesystem::file_size(path, error);
+    if(!file || error)
     {
         fail("code object ", path.string(), " cannot be opened. ", remedy);
     }
-    std::vector<char> bytes{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-    const std::string hash = sha256_hex(bytes.data(), bytes.size());
-    if(bytes.size() != object.bytes || hash != object.sha256)
+    if(size != object.bytes)
     {
-        fail("code object ", path.string(), " is damaged: it has ", bytes.size(), " bytes and sha256 ", hash,
-             ", but kernels.json says ", object.bytes, " bytes and sha256 ", object.sha256, ". ", remedy);
+        fail("code object ", path.string(), " is damaged: it has ", size, " bytes, but kernels.json says ",
+             object.bytes, ". ", remedy);
+    }
+    std::vector<char> bytes(size);
+    file.read(bytes.data(), static_cast<std::streamsize>(size));
+    const std::string hash = sha256_hex(bytes.data(), static_cast<std::size_t>(file.gcount()));
+    if(hash != object.sha256)
+    {
+        fail("code object ", path.string(), " is damaged: it has sha256 ", hash, ", but kernels.json says ",
+             object.sha256, ". ", remedy);
     }
     return bytes;
 }

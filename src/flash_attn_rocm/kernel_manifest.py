@@ -46,6 +46,8 @@ def read_manifest(path: Path) -> dict[str, Any]:
         KernelManifestError: the file cannot be read, is not JSON, has another schema, lacks a field or describes
             another GPU than its directory is named after.
     """
+    if path.exists() and not path.is_file():  # reading a pipe would never end
+        raise KernelManifestError(path, "not a regular file")
     try:
         manifest = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:

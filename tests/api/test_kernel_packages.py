@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.api.conftest import RunFake
-from tests.api.fake_runtime import IMAGE, kernel, manifest, write_kernels
+from tests.api.fake_runtime import ARGS, IMAGE, kernel, manifest, write_kernels
 
 CALL = """
 import torch
@@ -103,8 +104,11 @@ def test_a_damaged_code_object_is_refused(run_fake: RunFake, image: bytes) -> No
     run = run_fake(call(), image=image)
     assert run.returncode != 0
     assert "is damaged" in run.stderr
-    assert hashlib.sha256(image).hexdigest() in run.stderr
-    assert hashlib.sha256(IMAGE).hexdigest() in run.stderr
+    if len(image) == len(IMAGE):
+        assert hashlib.sha256(image).hexdigest() in run.stderr
+        assert hashlib.sha256(IMAGE).hexdigest() in run.stderr
+    else:
+        assert f"it has {len(image)} bytes, but kernels.json says {len(IMAGE)}" in run.stderr
     assert "conda install --force-reinstall flash-attn-rocm-kernels-gfx1201" in run.stderr
     assert not any(entry["call"] == "hipModuleLoadData" for entry in run.calls)
 
@@ -152,7 +156,7 @@ for headdim in range(8, 96, 8):
         ),
         ({key: value for key, value in manifest().items() if key != "profile"}, "field 'profile' is missing"),
         (manifest([{k: v for k, v in kernel("x").items() if k != "tile_m"}]), "kernel x: field 'tile_m' is missing"),
-        (manifest([kernel("x", mask="yes")]), "kernel x: field 'mask' has the wrong type"),
+        (manifest([kernel("x", mask="yes")]), "kernel x: field 'mask' is \"yes\"; expected true or false"),
         (manifest([kernel("x", padding="some")]), "padding is 'some'; allowed: none, seqlen, full"),
         (manifest([kernel("x", code_object=3)]), "code_object is 3, but there are 1"),
         (manifest([kernel("x", args={"new_ptr": [0, 8]})]), "argument 'new_ptr' is unknown to this library"),
@@ -165,6 +169,137 @@ def test_a_manifest_that_cannot_be_used_says_why(run_fake: RunFake, document: di
     assert run.returncode != 0
     assert message in run.stderr
     assert not run.launches()
+
+
+INTEGERS = ("code_object", "hdim_q", "hdim_v", "tile_m", "tile_n", "block_threads", "kargs_bytes")
+OPTIONAL = ("window_size_left", "window_size_right", "mask_type")
+
+
+def contradictions() -> dict[str, tuple[dict[str, Any], str]]:
+    """Every way in which a row can be wrong without being malformed JSON, with the words of its error."""
+    cases: dict[str, tuple[dict[str, Any], str]] = {}
+    for field in INTEGERS:
+        for value in (64.0, 64.5, True, "64", None, [64], -1, 2**32 + 64 if field != "hdim_q" else 2**63, 2**64 + 64):
+            cases[f"{field}={value}"] = (manifest([kernel("x", **{field: value})]), "kernel x: ")
+    for name in ARGS:
+        row = kernel("x", mask=name in OPTIONAL, args={key: slot for key, slot in ARGS.items() if key != name})
+        cases[f"without {name}"] = (manifest([row]), f"argument '{name}' is missing, which such a kernel needs")
+    slots = [
+        ("q_ptr", [12, 8], "argument 'q_ptr' is [12,8]; expected"),
+        ("q_ptr", [56, 4], "argument 'q_ptr' is [56,4]; expected"),
+        ("seqlen_q", [26, 4], "argument 'seqlen_q' is [26,4]; expected"),
+        ("seqlen_q", [56, 2], "argument 'seqlen_q' is [56,2]; expected"),
+        ("seqlen_q", [56, 1], "argument 'seqlen_q' is [56,1]; expected"),
+        ("scale_s", [152, 8], "argument 'scale_s' is [152,8]; expected"),
+        ("seqlen_q", [28, 4], "arguments 'seqlen_q' and 'seqlen_k' overlap"),
+        ("stride_k", [64, 8], "arguments 'stride_q' and 'stride_k' overlap"),
+        ("seqlen_q", [4294967292, 4], "lies outside kargs_bytes 160"),
+        ("seqlen_q", [24.0, 4], "argument 'seqlen_q' is [24.0,4]; expected [offset, size]"),
+        ("seqlen_q", [4294967320, 4], "argument 'seqlen_q' is [4294967320,4]; expected [offset, size]"),
+    ]
+    for name, slot, message in slots:
+        cases[f"{name}={slot}"] = (manifest([kernel("x", args=ARGS | {name: slot})]), message)
+    for field in ("tile_m", "tile_n", "hdim_q", "hdim_v"):
+        for value in (0, 4097):
+            cases[f"{field}={value}"] = (
+                manifest([kernel("x", **{field: value})]),
+                f"kernel x: {field} is {value}; allowed: 1 to 4096",
+            )
+    for threads in (0, 48, 1056):
+        cases[f"block_threads={threads}"] = (
+            manifest([kernel("x", block_threads=threads)]),
+            f"block_threads is {threads}; allowed: multiples of wave_size 32 up to 1024",
+        )
+    cases["kargs_bytes=4104"] = (manifest([kernel("x", kargs_bytes=4104)]), "kargs_bytes is 4104; allowed: up to 4096")
+    cases["wave_size"] = (manifest(wave_size=0), "wave_size is 0; allowed: 32, 64")
+    cases["schema"] = (manifest(schema=1.0), "field 'schema' is 1.0; expected an integer")
+    cases["schema=true"] = (manifest(schema=True), "field 'schema' is true; expected an integer")
+    cases["twice"] = (manifest([kernel("x"), kernel("x")]), "kernel x: there are several of this name")
+    for feature, name in (("softcap", "logits_soft_cap"), ("dropout", "rp_undrop"), ("bias", "alibi_slope_ptr")):
+        row = kernel("x", **{feature: "alibi" if feature == "bias" else True})
+        cases[feature] = (manifest([row]), f"argument '{name}' is missing")
+    for file in ("../fake.co", "/fake.co", "a/fake.co", "..\\fake.co", "C:fake.co", "", ".", "..", "fake.co\0x"):
+        objects = [manifest()["code_objects"][0] | {"file": file}]
+        cases[f"file={file!r}"] = (manifest(code_objects=objects), "expected the name of a file in this directory")
+    return cases
+
+
+CONTRADICTIONS = contradictions()
+CALL_EACH = """
+import json, os, torch
+from flash_attn_rocm import flash_attn_func
+q = torch.randn(1, 9, 2, 64, dtype=torch.bfloat16)
+root = os.environ["FLASH_ATTN_ROCM_KERNELS"]
+errors = []
+for index in range({count}):
+    os.environ["FLASH_ATTN_ROCM_KERNELS"] = f"{{root}}/{{index}}"
+    try:
+        flash_attn_func(q, q, q, window_size=(3, 3))
+        errors.append("no error")
+    except RuntimeError as error:
+        errors.append(str(error))
+print(json.dumps(errors))
+"""
+
+
+@pytest.fixture(scope="module")
+def contradiction_errors(run_fake: RunFake, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """The error of a call with each of those manifests, all in one process."""
+    root = tmp_path_factory.mktemp("contradictions")
+    for index, (document, _) in enumerate(CONTRADICTIONS.values()):
+        write_kernels(root / str(index), document)
+    run = run_fake(CALL_EACH.format(count=len(CONTRADICTIONS)), FLASH_ATTN_ROCM_KERNELS=str(root))
+    assert run.returncode == 0, run.stderr
+    assert not run.launches()
+    return dict(zip(CONTRADICTIONS, json.loads(run.stdout), strict=True))
+
+
+@pytest.mark.parametrize("name", CONTRADICTIONS)
+def test_a_manifest_that_contradicts_itself_launches_nothing(contradiction_errors: dict[str, str], name: str) -> None:
+    """A wrong slot or tile would not fail: it would compute wrong numbers."""
+    error = contradiction_errors[name]
+    assert CONTRADICTIONS[name][1] in error
+    assert "conda install --force-reinstall flash-attn-rocm-kernels-gfx1201" in error
+
+
+@pytest.mark.parametrize("what", ["directory", "pipe", "device"])
+@pytest.mark.parametrize("name", ["kernels.json", "fake.co"])
+def test_only_regular_files_are_read(run_fake: RunFake, tmp_path: Path, name: str, what: str) -> None:
+    write_kernels(tmp_path, manifest())
+    path = tmp_path / "gfx1201" / name
+    path.unlink()
+    if what == "directory":
+        path.mkdir()
+    elif what == "pipe":
+        os.mkfifo(path)
+    else:
+        path.symlink_to("/dev/zero")
+    run = run_fake(call(), FLASH_ATTN_ROCM_KERNELS=str(tmp_path))
+    assert run.returncode != 0
+    assert "not a regular file. Reinstall" in run.stderr
+    assert "conda install --force-reinstall flash-attn-rocm-kernels-gfx1201" in run.stderr
+
+
+def test_bytes_that_are_no_text_are_escaped_in_messages(run_fake: RunFake, tmp_path: Path) -> None:
+    """Messages become Python strings: raw bytes would hide them behind a UnicodeDecodeError."""
+    write_kernels(tmp_path, manifest())
+    (tmp_path / "gfx1201" / "kernels.json").write_bytes(b"{\xff\xfe\x01\xc0\xaf\xed\xa0\x80")
+    run = run_fake(call(), FLASH_ATTN_ROCM_KERNELS=str(tmp_path))
+    assert "UnicodeDecodeError" not in run.stderr
+    assert "not valid JSON" in run.stderr
+    assert "\\xff" in run.stderr
+
+
+def test_paths_need_not_be_text(run_fake: RunFake, tmp_path: Path) -> None:
+    directory = os.fsdecode(os.fsencode(tmp_path) + b"/k\xff\xc3\xa9")
+    write_kernels(Path(directory), manifest())
+    report = "from flash_attn_rocm.cli import main; main(['info']); main(['info', '--json'])"
+    run = run_fake(call() + report, FLASH_ATTN_ROCM_KERNELS=directory)
+    assert run.returncode == 0, run.stderr
+    assert len(run.launches()) == 1
+    (Path(directory) / "gfx1201" / "kernels.json").write_text("{}")
+    run = run_fake(call(), FLASH_ATTN_ROCM_KERNELS=directory)
+    assert "k\\xffé/gfx1201/kernels.json: field 'schema' is missing" in run.stderr
 
 
 def test_a_manifest_that_is_not_json_says_how_to_reinstall(run_fake: RunFake, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -74,3 +75,15 @@ def test_damage_is_an_error_and_a_problem_in_the_report(
     assert remedy in error
     assert main(["info"]) == 0
     assert f"problem: {path}: " in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("what", ["directory", "pipe"])
+def test_only_a_regular_file_is_read(tmp_path: Path, what: str) -> None:
+    path = tmp_path / "gfx1201" / "kernels.json"
+    path.parent.mkdir()
+    if what == "directory":
+        path.mkdir()
+    else:
+        os.mkfifo(path)
+    with pytest.raises(KernelManifestError, match=r"not a regular file.*conda install --force-reinstall"):
+        read_manifest(path)
