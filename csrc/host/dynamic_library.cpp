@@ -5,6 +5,14 @@
 #include <windows.h>
 #else
 #include <dlfcn.h>
+#include <elf.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <vector>
 #endif
 
 namespace flash_attn_rocm {
@@ -46,10 +54,62 @@ std::string path_of_address(const void* address)
 
 #else
 
+namespace {
+
+// Why dlopen must not be tried on this file; empty when it may. A pipe would block it, and it maps a file that was cut
+// off without a look at its size: the process then dies of SIGBUS.
+std::string why_unsafe(const std::string& path)
+{
+    std::error_code error;
+    const std::uintmax_t size = std::filesystem::file_size(path, error);
+    if(!std::filesystem::exists(path, error))
+    {
+        return {}; // dlopen says so
+    }
+    if(!std::filesystem::is_regular_file(path, error))
+    {
+        return "not a regular file";
+    }
+    std::ifstream file(path, std::ios::binary);
+    Elf64_Ehdr header{};
+    file.read(reinterpret_cast<char*>(&header), sizeof header);
+    const bool elf64 = file && std::memcmp(header.e_ident, ELFMAG, SELFMAG) == 0 &&
+                       header.e_ident[EI_CLASS] == ELFCLASS64 && header.e_phentsize == sizeof(Elf64_Phdr);
+    if(!elf64)
+    {
+        return {}; // dlopen rejects these itself
+    }
+    std::uint64_t end = header.e_shoff + std::uint64_t{header.e_shnum} * header.e_shentsize;
+    std::vector<Elf64_Phdr> segments(header.e_phnum);
+    file.seekg(static_cast<std::streamoff>(header.e_phoff));
+    file.read(reinterpret_cast<char*>(segments.data()),
+              static_cast<std::streamsize>(segments.size() * sizeof(Elf64_Phdr)));
+    for(const Elf64_Phdr& segment : segments)
+    {
+        end = std::max<std::uint64_t>(end, segment.p_type == PT_LOAD ? segment.p_offset + segment.p_filesz : 0);
+    }
+    if(!file || end > size)
+    {
+        return "the file is cut off: it has " + std::to_string(size) + " bytes and needs " + std::to_string(end);
+    }
+    return {};
+}
+
+} // namespace
+
 LibraryHandle find_loaded_library(const std::string& name) { return dlopen(name.c_str(), RTLD_LAZY | RTLD_NOLOAD); }
 
 LibraryHandle open_library(const std::string& path, std::string& reason)
 {
+    // A name without a directory is found by the system's search, in files that its package manager looks after.
+    if(path.find('/') != std::string::npos)
+    {
+        reason = why_unsafe(path);
+        if(!reason.empty())
+        {
+            return nullptr;
+        }
+    }
     void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
     if(library == nullptr)
     {

@@ -48,6 +48,41 @@ def test_an_absent_runtime_is_reported_with_its_path_and_what_to_do(run_fake: Ru
     assert "FLASH_ATTN_ROCM_HIP_LIBRARY" in run.stderr
 
 
+@pytest.mark.parametrize("part", ["empty", "header", "half", "last byte"])
+def test_a_runtime_that_was_cut_off_does_not_end_the_process(
+    run_fake: RunFake, fake_hip: Path, tmp_path: Path, part: str
+) -> None:
+    """dlopen maps such a file and dies of SIGBUS."""
+    whole = fake_hip.read_bytes()
+    length = {"empty": 0, "header": 80, "half": len(whole) // 2, "last byte": len(whole) - 1}[part]
+    (tmp_path / "cut.so").write_bytes(whole[:length])
+    run = run_fake(CALL, FLASH_ATTN_ROCM_HIP_LIBRARY=str(tmp_path / "cut.so"))
+    assert run.returncode == 1
+    assert "No usable HIP runtime" in run.stderr
+    assert ("cut off: it has" if length else "file too short") in run.stderr
+
+
+def test_a_runtime_that_is_a_pipe_is_rejected(run_fake: RunFake, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.so")
+    run = run_fake(CALL, FLASH_ATTN_ROCM_HIP_LIBRARY=str(tmp_path / "pipe.so"))
+    assert "pipe.so (asked for): not a regular file" in run.stderr
+
+
+def test_the_path_of_a_runtime_need_not_be_text(run_fake: RunFake, fake_hip: Path, tmp_path: Path) -> None:
+    path = os.fsdecode(os.fsencode(tmp_path) + b"/hip\xff.so")
+    Path(path).write_bytes(fake_hip.read_bytes())
+    run = run_fake(CALL + DESCRIBE, FLASH_ATTN_ROCM_HIP_LIBRARY=path)
+    assert run.returncode == 0, run.stderr
+    assert json.loads(run.stdout)["hip"]["path"].endswith("hip\\xff.so")
+
+
+def test_another_library_is_not_the_host_library(run_fake: RunFake, fake_hip: Path) -> None:
+    run = run_fake(CALL, FLASH_ATTN_ROCM_LIBRARY=str(fake_hip))
+    assert "LibraryNotFoundError: host library" in run.stderr
+    assert "not the host library of this version" in run.stderr
+    assert "conda install --force-reinstall flash-attn-rocm" in run.stderr
+
+
 def test_a_library_that_is_not_hip_is_rejected(run_fake: RunFake, host_library: Path) -> None:
     run = run_fake(CALL, FLASH_ATTN_ROCM_HIP_LIBRARY=str(host_library))
     assert run.returncode != 0
