@@ -35,6 +35,35 @@ bool same_device(const Tensor& a, const Tensor& b)
     return a.is_cuda() == b.is_cuda() && a.is_cpu() == b.is_cpu() && a.get_device_index() == b.get_device_index();
 }
 
+// Elements from the first to the last one in memory.
+std::int64_t spanned_elements(const Tensor& tensor)
+{
+    if(tensor.numel() == 0)
+    {
+        return 0;
+    }
+    std::int64_t last = 0;
+    for(std::int64_t i = 0; i < tensor.dim(); ++i)
+    {
+        last += (tensor.size(i) - 1) * tensor.stride(i);
+    }
+    return last + 1;
+}
+
+// A storage can be shrunk under its tensors (as sharded training does to free parameters); reading on would crash.
+void check_storage(const Tensor& tensor, const char* name)
+{
+    std::int64_t bytes  = 0;
+    std::int64_t offset = 0;
+    TORCH_ERROR_CODE_CHECK(aoti_torch_get_storage_size(tensor.get(), &bytes));
+    TORCH_ERROR_CODE_CHECK(aoti_torch_get_storage_offset(tensor.get(), &offset));
+    const std::int64_t elements = spanned_elements(tensor);
+    const std::int64_t needed   = elements == 0 ? 0 : (offset + elements) * kElementBytes;
+    STD_TORCH_CHECK(needed <= bytes,
+                    name, " has shape ", describe_shape(tensor), " and needs ", needed, " bytes, but its storage is "
+                    "too small: it has ", bytes, ". It was resized after the tensor was made: restore it first");
+}
+
 void check_tensors(const Tensor& q, const Tensor& k, const Tensor& v)
 {
     for(const Tensor* tensor : {&q, &k, &v})
@@ -57,9 +86,13 @@ void check_tensors(const Tensor& q, const Tensor& k, const Tensor& v)
     STD_TORCH_CHECK(shapes_agree,
                     "shapes do not agree: q ", describe_shape(q), ", k ", describe_shape(k), ", v ",
                     describe_shape(v), "; expected (batch, seqlen, nheads, headdim) with k and v alike");
+    check_storage(q, "q");
+    check_storage(k, "k");
+    check_storage(v, "v");
 }
 
-// Strides of a dimension of size 1 are arbitrary in torch; they are replaced by those of a contiguous tensor.
+// Strides of a dimension of size 1 are arbitrary in torch and multiplied by 0 in the kernels; they are replaced by those
+// of a contiguous tensor, or for rows, whose stride must fit 32 bits, by that of adjacent rows.
 TensorView view_of(const Tensor& tensor)
 {
     const std::int64_t heads = tensor.size(2);
@@ -67,7 +100,7 @@ TensorView view_of(const Tensor& tensor)
     TensorView view;
     view.data         = tensor.data_ptr();
     view.batch_stride = tensor.size(0) == 1 ? tensor.size(1) * heads * hdim : tensor.stride(0);
-    view.row_stride   = tensor.size(1) == 1 ? heads * hdim : tensor.stride(1);
+    view.row_stride   = tensor.size(1) == 1 ? hdim : tensor.stride(1);
     view.head_stride  = heads == 1 ? hdim : tensor.stride(2);
     return view;
 }
@@ -105,16 +138,7 @@ Tensor aligned(const Tensor& tensor)
 ByteRange byte_range(const Tensor& tensor)
 {
     const auto begin = reinterpret_cast<std::uintptr_t>(tensor.data_ptr());
-    if(tensor.numel() == 0)
-    {
-        return {begin, begin};
-    }
-    std::int64_t last = 0;
-    for(std::int64_t i = 0; i < tensor.dim(); ++i)
-    {
-        last += (tensor.size(i) - 1) * tensor.stride(i);
-    }
-    return {begin, begin + (static_cast<std::size_t>(last) + 1) * tensor.element_size()};
+    return {begin, begin + static_cast<std::uintptr_t>(spanned_elements(tensor)) * tensor.element_size()};
 }
 
 FwdRequest make_request(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& out, const Tensor& lse)

@@ -19,11 +19,19 @@ _FLOAT_MIN = 2.0**-126
 _INT32_MIN, _INT32_MAX = -(2**31), 2**31 - 1
 
 
+def _check_layout(name: str, tensor: Any) -> None:
+    """A dense tensor: of other layouts, shape and strides are missing or mean something else."""
+    if not isinstance(tensor, Tensor):
+        raise InputError(f"{name} is {type(tensor).__name__}; expected a torch.Tensor")
+    kind = "nested" if tensor.is_nested else "quantized" if tensor.is_quantized else str(tensor.layout)
+    if kind != "torch.strided":
+        raise InputError(f"{name} has layout {kind}; expected torch.strided (a dense tensor). Convert it first")
+
+
 def _check_tensors(q: Tensor, k: Tensor, v: Tensor) -> None:
     named = {"q": q, "k": k, "v": v}
     for name, tensor in named.items():
-        if not isinstance(tensor, Tensor):
-            raise InputError(f"{name} is {type(tensor).__name__}; expected a torch.Tensor")
+        _check_layout(name, tensor)
         if tensor.dim() != 4:
             raise InputError(
                 f"{name} has {tensor.dim()} dimensions, shape {tuple(tensor.shape)}; "
@@ -58,6 +66,7 @@ def _check_shapes(q: Tensor, k: Tensor, v: Tensor) -> None:
 
 
 def _check_alibi(q: Tensor, slopes: Tensor) -> None:
+    _check_layout("alibi_slopes", slopes)
     batch, heads = q.shape[0], q.shape[2]
     if slopes.dtype != torch.float32:
         raise InputError(f"alibi_slopes is {slopes.dtype}; expected torch.float32")

@@ -45,9 +45,30 @@ def test_unusable_tensors(q: Any, k: Any, v: Any, message: str) -> None:
         flash_attn_func(q, k, v)
 
 
+LAYOUTS = {
+    "torch.sparse_coo": GOOD.to_sparse(),
+    "torch.sparse_csr": GOOD[0, 0].to_sparse_csr(),
+    "torch._mkldnn": GOOD.float().to_mkldnn() if torch.backends.mkldnn.is_available() else GOOD.to_sparse(),
+    "nested": torch.nested.nested_tensor([GOOD[0], GOOD[1]]),
+    "quantized": torch.quantize_per_tensor(GOOD.float(), 0.1, 0, torch.qint8),
+}
+
+
+@pytest.mark.parametrize("backend", ["ck", "sdpa"])
+@pytest.mark.parametrize("argument", ["q", "k", "v", "alibi_slopes"])
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_only_dense_tensors(layout: str, argument: str, backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FLASH_ATTN_ROCM_BACKEND", backend)
+    tensors: dict[str, Any] = {"q": GOOD, "k": GOOD, "v": GOOD} | {argument: LAYOUTS[layout]}
+    kind = r"torch\.\w+" if layout == "torch._mkldnn" else layout
+    with pytest.raises(InputError, match=f"^{argument} has layout {kind}; expected torch.strided"):
+        flash_attn_func(**tensors)
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
+        ({"alibi_slopes": [1.0] * 4}, "alibi_slopes is list; expected a torch.Tensor"),
         ({"dropout_p": 1.0}, "dropout_p is 1.0; allowed: 0 <= dropout_p < 1"),
         ({"dropout_p": -0.1}, "dropout_p is -0.1"),
         ({"softcap": -1.0}, "softcap is -1.0"),
@@ -167,6 +188,59 @@ def test_the_op_itself_checks_its_tensors(run_fake: RunFake) -> None:
     assert len(lines) == len(expected)
     for line, text in zip(lines, expected, strict=True):
         assert text in line
+    assert not run.launches()
+
+
+STORAGE = """
+import torch
+from flash_attn_rocm import flash_attn_func, ops
+ops.load()
+def call(name, function, **tensors):
+    good = torch.zeros(2, 5, 4, 64, dtype=torch.bfloat16)
+    tensors = {"q": good, "k": good, "v": good} | tensors
+    try:
+        function(*(tensors[key] for key in "qkv"))
+        print(name, "no error")
+    except RuntimeError as error:
+        print(name, str(error).splitlines()[0])
+def resized(tensor, size):
+    tensor.untyped_storage().resize_(size)
+    return tensor
+op = lambda q, k, v: torch.ops.flash_attn_rocm.fwd(q, k, v, softmax_scale=1.0)
+for name in "qkv":
+    for function in (op, flash_attn_func):
+        for size in (0, 5119):
+            call(name, function, **{name: resized(torch.zeros(2, 5, 4, 64, dtype=torch.bfloat16), size)})
+call("q", op, q=resized(torch.zeros(5121, dtype=torch.bfloat16)[1:2561].view(2, 5, 4, 64), 5121))
+call("exact", op, q=resized(torch.zeros(5121, dtype=torch.bfloat16)[1:2561].view(2, 5, 4, 64), 5122))
+call("expanded", op, q=torch.zeros(1, 1, 1, 64, dtype=torch.bfloat16).expand(2, 5, 4, 64))
+call("empty", op, q=resized(torch.zeros(2, 0, 4, 64, dtype=torch.bfloat16), 0))
+"""
+
+
+def test_a_storage_that_was_shrunk_is_refused(run_fake: RunFake) -> None:
+    """Reading it would be a segmentation fault; sharded training frees parameters this way."""
+    run = run_fake(STORAGE)
+    assert run.returncode == 0, run.stderr
+    *refused, exact, expanded, empty = run.stdout.splitlines()
+    assert [exact, expanded, empty] == ["exact no error", "expanded no error", "empty no error"]
+    assert len(refused) == 13
+    for line in refused:
+        name, _, text = line.partition(" ")
+        assert f"{name} has shape (2, 5, 4, 64) and needs 512" in text
+        assert "its storage is too small: it has" in text
+
+
+def test_more_heads_than_a_launch_can_have_are_called_that(run_fake: RunFake) -> None:
+    """With one row per head, no head spans much memory, whatever the row stride; 4 GiB are allocated, not touched."""
+    program = """
+import torch
+from flash_attn_rocm import flash_attn_func
+q = torch.zeros(1, 1, 1, 64, dtype=torch.bfloat16).expand(1, 1, 2**25, 64)
+flash_attn_func(q, q[:, :, :1], q[:, :, :1])
+"""
+    run = run_fake(program)
+    assert "nheads is 33554432, more than one launch can have" in run.stderr
     assert not run.launches()
 
 
