@@ -236,3 +236,11 @@ def test_looking_whether_a_report_can_be_written_leaves_no_file(tmp_path: Path) 
     (tmp_path / "old.json").write_text("old")
     verify._check_writable(tmp_path / "old.json")
     assert (tmp_path / "old.json").read_text() == "old"
+
+
+@pytest.mark.parametrize("value", ["0", "-1", "nan", "inf", "1e300", "soon"])
+def test_a_time_limit_that_is_none_is_a_bad_request(value: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as raised:
+        main(["verify", f"--timeout={value}"])
+    assert raised.value.code == 2
+    assert "argument --timeout" in capsys.readouterr().err

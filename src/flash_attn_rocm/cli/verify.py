@@ -22,6 +22,16 @@ from flash_attn_rocm.kernel_manifest import read_manifest
 from flash_attn_rocm.verification import profile, worker
 from flash_attn_rocm.verification.cases import plan_cases
 
+_LONGEST_S = 1e6  # far above any case, far below what a wait on a pipe can take
+
+
+def _seconds(text: str) -> float:
+    """A time limit, from an option; NaN fails the comparison."""
+    value = float(text)
+    if not 0.0 < value <= _LONGEST_S:
+        raise argparse.ArgumentTypeError(f"{text} is no time limit; allowed: above 0 to {_LONGEST_S:g} seconds")
+    return value
+
 
 def add_parser(commands: Any) -> None:
     """Add this command to the program's parser."""
@@ -35,7 +45,7 @@ def add_parser(commands: Any) -> None:
         help="on the emulated GPU: print the instructions that each kernel executed, by class (counts, not time)",
     )
     parser.add_argument("--json", metavar="FILE", type=Path, help="write the results to this file")
-    parser.add_argument("--timeout", metavar="S", type=float, default=300.0, help="seconds for one case (300)")
+    parser.add_argument("--timeout", metavar="S", type=_seconds, default=300.0, help="seconds for one case (300)")
     parser.add_argument("--filter", metavar="TEXT", default="", help="only cases whose name contains this text")
     parser.set_defaults(run=run)
 
