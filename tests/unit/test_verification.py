@@ -220,6 +220,23 @@ def test_torch_is_not_verified_in_place_of_kernels(
 
 
 @pytest.mark.usefixtures("_plain_environment")
+def test_installed_kernels_are_not_passed_over(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """Without a GPU that torch can use, verify would check torch's attention, and its owner would read that as success."""
+    stub_results(monkeypatch, "passed")
+    (tmp_path / "kernels" / "gfx1201").mkdir(parents=True)
+    (tmp_path / "kernels" / "gfx1201" / "kernels.json").touch()
+    monkeypatch.setenv("FLASH_ATTN_ROCM_KERNELS", str(tmp_path / "kernels"))
+    monkeypatch.setattr(backends, "choice_for", lambda device, index: backends.Choice("sdpa", "CPU tensors"))
+    assert main(["verify"]) == 2
+    printed = capsys.readouterr()
+    assert "the installed kernels (gfx1201) would not be verified: CPU tensors" in printed.err
+    assert "--emulate gfx1201" in printed.err
+    assert "PASSED" not in printed.out
+
+
+@pytest.mark.usefixtures("_plain_environment")
 @pytest.mark.parametrize("bad", ["directory", "absent/report.json"])
 def test_a_report_that_cannot_be_written_is_noticed_before_any_case(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path, bad: str

@@ -120,13 +120,22 @@ def _check_writable(path: Path) -> None:
 
 
 def _choose(device: str) -> backends.Choice:
-    """The choice for this device; an error where torch's attention would be verified in place of kernels."""
+    """The choice for this device; an error where torch's attention would be verified in place of installed kernels."""
     choice = backends.choice_for(device, 0 if device == "cuda" else None)
-    asked = ",".join(environment.emulated_gpus())
-    if choice.backend != "ck" and (asked or choice.gfx in paths.find_manifests()):
+    if choice.backend == "ck":
+        return choice
+    asked, installed = ",".join(environment.emulated_gpus()), sorted(paths.find_manifests())
+    if asked or choice.gfx in installed:
         raise BackendChoiceError(
             f"the kernels for {asked or choice.gfx} would not be verified: backend {choice.backend} is chosen "
             f"({choice.reason}). Set FLASH_ATTN_ROCM_BACKEND=ck"
+        )
+    if installed and os.environ.get("FLASH_ATTN_ROCM_BACKEND") != "sdpa":
+        built = "is built for ROCm" if torch.version.hip else "is not a build for ROCm"
+        raise BackendChoiceError(
+            f"the installed kernels ({', '.join(installed)}) would not be verified: {choice.reason}; torch "
+            f"{torch.__version__} {built}. Run with --emulate {installed[0]} to check them without a GPU, or set "
+            "FLASH_ATTN_ROCM_BACKEND=sdpa to check torch's attention"
         )
     return choice
 
