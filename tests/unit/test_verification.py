@@ -223,7 +223,7 @@ def test_torch_is_not_verified_in_place_of_kernels(
 def test_installed_kernels_are_not_passed_over(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    """Without a GPU that torch can use, verify would check torch's attention, and its owner would read that as success."""
+    """Without a GPU that torch can use, verify would check torch's attention, and that reads as success."""
     stub_results(monkeypatch, "passed")
     (tmp_path / "kernels" / "gfx1201").mkdir(parents=True)
     (tmp_path / "kernels" / "gfx1201" / "kernels.json").touch()
