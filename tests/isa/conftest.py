@@ -9,19 +9,17 @@ from typing import Any
 
 import pytest
 
+from tests.conftest import BUILD_FIRST, ENVIRONMENT, ROOT
 from tests.isa.hip_runtime import Hip
 
-ROOT = Path(__file__).resolve().parents[2]
-BUILD_FIRST = "run ./pixiw run build first"
 GFX = "gfx1201"
 
 
 def emulator_directory() -> Path | None:
-    """The emulator directory: the environment variable, else a local build, else the installed one."""
-    candidates = [ROOT / "build/emulator-install", ROOT / "build/env/lib/flash_attn_rocm/emulator"]
-    if chosen := os.environ.get("FLASH_ATTN_ROCM_EMULATOR"):
-        candidates = [Path(chosen)]
-    return next((path for path in candidates if (path / "libamdhip64.so").exists()), None)
+    """The emulator directory: the environment variable, else the installed one."""
+    chosen = os.environ.get("FLASH_ATTN_ROCM_EMULATOR")
+    directory = Path(chosen) if chosen else ENVIRONMENT / "lib" / "flash_attn_rocm" / "emulator"
+    return directory if (directory / "libamdhip64.so").exists() else None
 
 
 def kernel_directories() -> list[Path]:
