@@ -19,7 +19,7 @@ def test_python_and_the_package_work_without_activation(environment: Path) -> No
     code = "import ssl, sqlite3, flash_attn_rocm; print(flash_attn_rocm.__version__, flash_attn_rocm.__file__)"
     done = _run(environment / "bin" / "python", "-c", code)
     assert done.returncode == 0, done.stderr
-    version, path = done.stdout.split()
+    version, path = done.stdout.rstrip("\n").split(" ", 1)
     assert version == "0.1.0"
     assert Path(path).is_relative_to(environment)
 
