@@ -8,7 +8,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "src")]
 from flash_attn_rocm.archs import load_arch  # noqa: E402
 from tests.isa.attention import Case, run_forward  # noqa: E402
 from tests.isa.conftest import emulator_directory  # noqa: E402
-from tests.isa.hip_runtime import Hip, Pointer  # noqa: E402
+from tests.isa.hip_runtime import Hip  # noqa: E402
 
 # What is to be reached on one core with checks off, by wave size.
 TARGETS = {32: 60.0, 64: 25.0}
@@ -31,17 +31,9 @@ class TimedHip(Hip):
 
     cpu_s = wall_s = 0.0
 
-    def launch(
-        self,
-        function: Pointer,
-        arguments: bytes,
-        grid: Sequence[int] = (1, 1, 1),
-        block: Sequence[int] = (32, 1, 1),
-        lds_bytes: int = 0,
-        stream: Pointer | None = None,
-    ) -> None:
+    def launch(self, *arguments: Any, **options: Any) -> None:
         cpu, wall = time.process_time(), time.perf_counter()
-        super().launch(function, arguments, grid, block, lds_bytes, stream)
+        super().launch(*arguments, **options)
         self.cpu_s, self.wall_s = time.process_time() - cpu, time.perf_counter() - wall
 
 

@@ -6,6 +6,7 @@ import hashlib
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterable
+from functools import cache
 from pathlib import Path
 
 from scripts.buildlib.conda_calls import index_channel
@@ -31,13 +32,14 @@ def plan_channel(names: Iterable[str], toolchain: Toolchain) -> list[Repack]:
     Raises:
         ChannelError: one is not available on this machine.
     """
+    compiler = cache(lambda: plan_compiler(toolchain))  # it reads the whole compiler, which two packages name
     special: dict[str, Callable[[], Repack]] = {
         **PLANS,
         "python": plan_interpreter,
         "gxx_linux-64": lambda: plan_cxx(toolchain.clangxx),
         "llvm-tools": lambda: plan_llvm_tools(toolchain),
-        "hip-clang_linux-64": lambda: plan_compiler(toolchain),
-        "clangxx": lambda: plan_clangxx(toolchain),
+        "hip-clang_linux-64": compiler,
+        "clangxx": lambda: plan_clangxx(compiler()),
     }
     wanted = {*names, *_ALWAYS}
     try:

@@ -90,9 +90,8 @@ def _stage_alias(staging: Path) -> Iterable[tuple[Path, str]]:
     return staged_files(staging)
 
 
-def plan_clangxx(toolchain: Toolchain) -> Repack:
-    """The same clang as `clangxx`, conda-forge's name for it as a compiler of C++ for this machine."""
-    compiler = plan_compiler(toolchain)
+def plan_clangxx(compiler: Repack) -> Repack:
+    """The clang of plan_compiler's package as `clangxx`, conda-forge's name for it as this machine's C++ compiler."""
     depends = (f"{compiler.name} {compiler.version} {compiler.build_string}",)
     return Repack("clangxx", compiler.version, compiler.key, depends, _stage_alias)
 
