@@ -66,13 +66,14 @@ from ck.code_object import read_arg_names
 from tests.unit.fake_code_object import FakeKernel, make_code_object
 words = sys.argv[1:]
 source = Path(next(word for word in words if word.endswith(".hip")))
-header = next(Path(word[2:]) / "ck_tile/core.hpp" for word in words if word.startswith("-I") and "ck" in word)
+folders = [Path(word[2:]) for word in words if word.startswith("-I")]
+header = next(path for folder in folders if (path := folder / "ck_tile/core.hpp").exists())
 Path({log!r}).open("a").write(source.name + "\\n")
-for path in (source, header) if header.exists() else (source,):
+for path in (source, header):
     if "BROKEN" in path.read_text():
         sys.exit(f"In file included from {{source}}:1:\\n{{path}}:1:1: error: BROKEN is not a type\\n  note: first"
                  f"\\n{{path}}:2:1: error: a second error\\n2 errors generated.")
-if header.exists() and "TOUCH" in header.read_text():
+if "TOUCH" in header.read_text():
     header.touch()
 if "-dependency-file" in words:
     Path(words[words.index("-dependency-file") + 2]).write_text(f"out: {{source}} \\\\\\n  {{header}}\\n")
@@ -83,7 +84,7 @@ pairs = re.findall(r"_t, (Shape\\w+),.*?FA_FWD_KERNEL\\((\\w+),", source.read_te
 for shape, name in pairs:
     m0, n0, _, n1, _, hdim = (int(number) for number in shapes[shape].split(","))
     kernels.append(FakeKernel(name, tile=(m0, n0, hdim, n1)))
-leak = str(source).encode() if header.exists() and "LEAK" in header.read_text() else b""
+leak = str(source).encode() if "LEAK" in header.read_text() else b""
 Path(words[words.index("-o") + 1]).write_bytes(make_code_object(kernels, read_arg_names()) + leak)
 """
 
