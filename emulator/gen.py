@@ -149,24 +149,28 @@ def apply_modifiers(value: str, operand: Operand, type_name: str) -> str:
     return f"negate({value})" if operand.neg else value
 
 
-def vector_source(index: int, operand: Operand, type_name: str, as_scalar: bool) -> str:
-    """C++ expression of a lane-wise source operand."""
+def vector_source(index: int, operand: Operand, type_name: str, as_scalar: bool = False, dpp: bool = False) -> str:
+    """C++ expression of a lane-wise source operand; with `dpp` of the lanes that the handler's Dpp selects."""
     slot = f"op->r[{index}]"
     vgpr = operand.kind == "v"
+    if dpp and not vgpr:
+        raise ShapeError("the source that DPP takes from other lanes is a VGPR")
+    source = "dpp." if dpp else ""
     if operand.kind not in ("v", "u", "x"):
         raise ShapeError(f"operand {index} is {operand.kind!r}, expected a register or a constant")
     if type_name == "mask":
         return f"mask_in(w, {slot})"
     if type_name in ("f16", "b16"):
         high = "true" if operand.half == "h" else "false"
-        raw = f"half_in(w, {slot}, {high})" if vgpr else f"U32(w->s[{slot}] & 0xFFFF)"
+        raw = f"{source}half_in(w, {slot}, {high})" if vgpr else f"U32(w->s[{slot}] & 0xFFFF)"
         return apply_modifiers(f"widen_f16({raw})" if type_name == "f16" else raw, operand, type_name)
     if operand.half:
         raise ShapeError(f"operand {index} names a half, but its type is {type_name}")
     if as_scalar and not vgpr:
         return f"scalar_in<{SCALAR_TYPES[type_name]}>(w, {slot})"
     cpp = VECTOR_TYPES[type_name]
-    return apply_modifiers(f"{'vector_in' if vgpr else 'splat_in'}<{cpp}>(w, {slot})", operand, type_name)
+    function = "dpp.in" if dpp else "vector_in" if vgpr else "splat_in"
+    return apply_modifiers(f"{function}<{cpp}>(w, {slot})", operand, type_name)
 
 
 def mix_types(shape: Shape, sources: Sequence[Operand]) -> list[tuple[str, Operand]]:
@@ -218,24 +222,25 @@ def vector_code(shape: Shape, row: Mapping[str, Any]) -> Code:
     typed = list(zip(src_types, sources, strict=True))
     if row.get("mix"):
         typed = mix_types(shape, sources)
-    first = len(dst_types)
+    first, dpp = len(dst_types), "dpp" in shape.modifiers
     values = [
-        vector_source(first + i, operand, type_name, i in row.get("scalar", []))
+        vector_source(first + i, operand, type_name, i in row.get("scalar", []), dpp and i == 0)
         for i, (type_name, operand) in enumerate(typed)
     ]
     if reads_old:
         values.append(f"vector_in<{VECTOR_TYPES[dst_types[0]]}>(w, op->r[0])")
     if row.get("vcc"):
         values.append("mask_in(w, kVcc)")
-    handled = {"op_sel", "op_sel_hi"} if row.get("mix") else set()
-    body = []
+    handled = {"dpp"} | ({"op_sel", "op_sel_hi"} if row.get("mix") else set())
+    body = ["{", "const Dpp dpp(w, op);", "const DppWrites writes(w, dpp);"] if dpp else []
     if first == 2:
         body.append("S32 lanes{};")
         values.append("lanes")
     call = result_modifiers(f"sem::{row['fn']}({', '.join(values)})", shape, dst_types[0], handled)
     body.append(vector_result(shape.operands[0], dst_types[0], call))
     if first == 2:
-        body.append("mask_out(w, op->r[1], lanes);")
+        body.append(f"mask_out(w, op->r[1], {'dpp.written(lanes)' if dpp else 'lanes'});")
+    body += ["}"] if dpp else []
     return Code(tuple(body), "D" * first + "".join(CONSTANT_CODES[name] for name, _ in typed))
 
 
@@ -244,11 +249,16 @@ def compare_code(shape: Shape, row: Mapping[str, Any], writes_exec: bool, writes
     first = 1 if writes_mask else 0
     if len(shape.operands) != first + len(types):
         raise ShapeError(f"{len(shape.operands)} operands, expected {first + len(types)}")
-    if shape.modifiers:
-        raise ShapeError(f"modifiers {dict(shape.modifiers)} are not emulated for compares")
-    values = [vector_source(first + i, shape.operands[first + i], name, False) for i, name in enumerate(types)]
+    dpp = "dpp" in shape.modifiers
+    if unknown := set(shape.modifiers) - {"dpp"}:
+        raise ShapeError(f"modifiers {sorted(unknown)} are not emulated for compares")
+    values = [
+        vector_source(first + i, shape.operands[first + i], name, dpp=dpp and i == 0) for i, name in enumerate(types)
+    ]
     call = f"sem::{row['fn']}({', '.join(values)})"
-    body = [f"mask_out(w, op->r[0], {call});"] if writes_mask else [f"w->set_exec(collect_mask({call}) & w->exec());"]
+    call = f"dpp.written({call})" if dpp else call
+    body = ["const Dpp dpp(w, op);"] if dpp else []
+    body += [f"mask_out(w, op->r[0], {call});"] if writes_mask else [f"w->set_exec(collect_mask({call}) & w->exec());"]
     if writes_mask and writes_exec:
         body.append("w->set_exec(scalar_in<LaneMask>(w, op->r[0]));")
     elif writes_mask and shape.operands[0].kind == "x":
@@ -289,7 +299,7 @@ def special_code(shape: Shape, row: Mapping[str, Any]) -> Code:
     kinds = ", ".join(f"'{'-' if operand.kind == 'off' else operand.kind[0]}'" for operand in shape.operands)
     flags = ", ".join(str(name in shape.modifiers).lower() for name in ("offen", "idxen"))
     arguments = f"Form{{{{{kinds}}}, {flags}}}" + (f", {row['args']}" if "args" in row else "")
-    arguments = re.sub(r"\b(ExecOp|Condition|Half|Fill)::", r"sem::\1::", arguments)
+    arguments = re.sub(r"\b(?=(?:ExecOp|Condition|Half|Fill|AtomicOp)::|Packed)", "sem::", arguments)
     call = f"sem::{row['fn']}<{arguments}>(w, op)"
     statements = {
         "void": (f"{call};",),

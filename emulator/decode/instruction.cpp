@@ -6,6 +6,8 @@
 #include <stdexcept>
 #include <utility>
 
+#include "decode/dpp.hpp"
+
 namespace emu {
 namespace {
 
@@ -178,7 +180,7 @@ Instruction parse_one(std::string_view text, const CodeLine& line) {
   text = trim(text);
   const std::size_t space = text.find(' ');
   std::string_view name = text.substr(0, space);
-  for (const std::string_view suffix : {"_e32", "_e64"})
+  for (const std::string_view suffix : {"_dpp", "_e32", "_e64"})
     if (name.ends_with(suffix)) name.remove_suffix(suffix.size());
   result.mnemonic = std::string(name);
   if (space == std::string_view::npos) return result;
@@ -269,11 +271,12 @@ std::string shape_key(const Instruction& instruction) {
     (key += '.') += operand.half;
   }
   for (const Modifier& modifier : instruction.modifiers) {
-    if (is_outside_shape(modifier.name)) continue;
+    if (is_outside_shape(modifier.name) || is_dpp_modifier(modifier.name)) continue;
     if (names_halves && modifier.name == "op_sel") continue;  // repeats what the operands say
     key += ' ' + modifier.name;
     if (!modifier.value.empty()) key += ':' + modifier.value;
   }
+  if (has_dpp(instruction)) key += " dpp";
   return key;
 }
 

@@ -27,7 +27,7 @@ struct Modifier {
 struct Instruction {
   std::uint64_t pc = 0;  // address inside the code object
   std::uint32_t size = 0;
-  std::string mnemonic;  // without _e32/_e64
+  std::string mnemonic;  // without _e32, _e64 or _dpp
   std::vector<Operand> operands;
   std::vector<Modifier> modifiers;
   std::vector<std::uint32_t> words;
@@ -52,7 +52,7 @@ struct CodeSymbol {
 std::vector<Instruction> parse_instruction(const CodeLine& line);
 
 // The shape of an instruction: mnemonic, operand kinds and the modifiers that change its meaning.
-// Register numbers, constants and memory offsets are data, not shape.
+// Register numbers, constants, memory offsets and the lanes that DPP selects are data, not shape.
 std::string shape_key(const Instruction& instruction);
 
 // Value of a numeric modifier such as offset:16, or `fallback` where it is absent.

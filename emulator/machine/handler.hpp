@@ -7,6 +7,7 @@
 #include "machine/family.hpp"
 #include "semantics/control.hpp"
 #include "semantics/convert.hpp"
+#include "semantics/dpp.hpp"
 #include "semantics/lane.hpp"
 #include "semantics/lds.hpp"
 #include "semantics/memory.hpp"

@@ -8,6 +8,8 @@
 #include <cstdio>
 #include <cstring>
 
+#include "decode/dpp.hpp"
+
 namespace emu {
 namespace {
 
@@ -163,14 +165,17 @@ class Lowering {
     Op op;
     op.handler = row.handler;
     op.ordinal = ordinal_;
-    const bool two_offsets = instruction.mnemonic.find("2addr") != std::string::npos;
-    op.offset =
-        s32(two_offsets ? modifier_number(instruction, "offset0", 0) | modifier_number(instruction, "offset1", 0) << 8
-                        : modifier_number(instruction, "offset", 0));
+    op.offset = data_of_modifiers(instruction);
     for (std::size_t i = 0; i < instruction.operands.size() && i < std::strlen(row.codes); ++i)
       op.r[i] = lower_operand(instruction, i, row.codes[i], op);
     if (to_temporary) op.r[0] = kTempVgpr;
     program_->ops.push_back(op);
+  }
+
+  static s32 data_of_modifiers(const Instruction& instruction) {
+    if (has_dpp(instruction)) return s32(dpp_control(instruction));
+    if (instruction.mnemonic.find("2addr") == std::string::npos) return s32(modifier_number(instruction, "offset", 0));
+    return s32(modifier_number(instruction, "offset0", 0) | modifier_number(instruction, "offset1", 0) << 8);
   }
 
   void check_vgprs(const Operand& operand) const {
