@@ -2,6 +2,7 @@
 #include "machine/lds_races.hpp"
 
 #include <algorithm>
+#include <type_traits>
 
 namespace emu {
 namespace {
@@ -15,6 +16,7 @@ LdsRaces::LdsRaces(u32 lds_bytes) : cells_((lds_bytes >> kWidestBits) + 1) {}
 
 void LdsRaces::start() {
   std::fill(cells_.begin(), cells_.end(), Cell{});
+  changed_before_.clear();
   log_.clear();
   log_start_ = 1;
   sequence_ = ordered_by_last_ = ordered_by_previous_ = first_between_ = 0;
@@ -46,24 +48,42 @@ LdsRaces::Instruction LdsRaces::begin(const WaveState& wave, const Op& op, u32 c
 // was to whole cells.
 void LdsRaces::refine(u32 multiple_of_unit) {
   const u32 bits = u32(__builtin_ctz(multiple_of_unit)), parts = u32(1) << (unit_bits_ - bits);
-  std::vector<Cell> finer;
-  finer.reserve(cells_.size() * parts);
-  for (const Cell& cell : cells_) finer.insert(finer.end(), parts, cell);
-  cells_ = std::move(finer);
+  const auto split = [parts](auto& values) {
+    std::remove_reference_t<decltype(values)> finer;
+    finer.reserve(values.size() * parts);
+    for (const auto& value : values) finer.insert(finer.end(), parts, value);
+    values = std::move(finer);
+  };
+  split(cells_);
+  split(changed_before_);
   unit_bits_ = bits;
   unit_ = u32(1) << bits;
 }
 
-bool LdsRaces::is_conflict(const Instruction& now, const Cell& cell, bool write) {
-  return is_conflict(now, cell.written, true, cell) ||
-         (write && (is_conflict(now, cell.read, false, cell) || is_conflict(now, cell.read_before, false, cell)));
+// Atomic accesses are rare, so they need no fast path of their own.
+bool LdsRaces::note_atomic(const Instruction& now, Cell* cell) {
+  if (is_conflict(now, *cell, Access::kAtomic)) return false;
+  changed_before_.resize(cells_.size());
+  if (now.is_unordered(cell->changed)) changed_before_[std::size_t(cell - cells_.data())] = cell->changed;
+  cell->changed = now.id;
+  return true;
 }
 
-bool LdsRaces::is_conflict(const Instruction& now, u32 id, bool write, const Cell& cell) {
+bool LdsRaces::is_conflict(const Instruction& now, const Cell& cell, Access access) {
+  const auto clashes = [&](u32 id, Access other) { return is_conflict(now, id, other, cell); };
+  if (clashes(cell.written, Access::kStore)) return true;
+  if (access != Access::kLoad && (clashes(cell.read, Access::kLoad) || clashes(cell.read_before, Access::kLoad)))
+    return true;
+  if (access == Access::kAtomic || changed_before_.empty()) return false;
+  const u32 before = changed_before_[std::size_t(&cell - cells_.data())];
+  return clashes(cell.changed, Access::kAtomic) || clashes(before, Access::kAtomic);
+}
+
+bool LdsRaces::is_conflict(const Instruction& now, u32 id, Access access, const Cell& cell) {
   if (!now.is_unordered(id)) return false;
   const Entry& entry = log_[(id >> kWaveBits) - log_start_];
   if (passed_ > entry.signals) return false;
-  conflict_ = {id & kWaveMask, entry.ordinal, entry.signals, write};
+  conflict_ = {id & kWaveMask, entry.ordinal, entry.signals, access};
   conflict_address_ = u64(&cell - cells_.data()) << unit_bits_;
   return true;
 }

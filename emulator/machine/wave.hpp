@@ -21,7 +21,7 @@ using Handler = const Op* (*)(WaveState*, const Op*);
 struct Op {
   Handler handler = nullptr;
   u32 r[7] = {};    // operands in text order: VGPR number, scalar slot or unused
-  s32 offset = 0;   // memory offset (offset0 and offset1 in the low and next byte for two-address DS), simm16
+  s32 offset = 0;  // memory offset (offset0 and offset1 in the low and next byte for two-address DS), or DppControl
   u32 ordinal = 0;  // which source instruction, for counting and for fault reports
   const Op* target = nullptr;  // where a branch goes
 };
@@ -35,6 +35,8 @@ inline constexpr u32 kScalarSlots = 4096;
 inline constexpr u32 kAgpr0 = 256;        // the accumulation registers of families that have them follow the VGPRs
 inline constexpr u32 kVgprs = 512;        // both
 inline constexpr u32 kTempVgpr = kVgprs;  // holds VOPD's first result where the halves depend on each other
+
+enum class Access : u8 { kLoad, kStore, kAtomic };
 
 enum class WaveStatus : u8 { kRunning, kBarrier, kEnded, kFaulted };
 
@@ -95,18 +97,16 @@ struct WaveState {
 const Op* stop_with_fault(WaveState* wave, const Op* op, const std::string& reason);
 const Op* stop_with_bad_address(WaveState* wave, const Op* op, const std::string& reason, int lane, u64 address);
 // An access to LDS is not ordered with another wave's.
-void stop_with_race(WaveState* wave, const Op* op, bool write, int lane);
+void stop_with_race(WaveState* wave, const Op* op, Access access, int lane);
 // Handler before instructions that load, wait or might use a register too early, in kernels where the analysis of
 // wait_check.cpp found one of the last.
 const Op* check_waits(WaveState* wave, const Op* op);
 // Handler of what lies behind a kernel's code: reaching it is a fault.
 const Op* run_past_end(WaveState* wave, const Op* op);
 
-enum class Access { kLoad, kStore };
-
-// Loads and stores remember their ranges apart, because only loads may use read-only ones.
+// Loads remember their ranges apart from the others, because only loads may use read-only ones.
 [[gnu::always_inline]] inline u32 recent_slot(const Op* op, Access access) {
-  return (op->ordinal & 3) + (access == Access::kStore ? 4 : 0);
+  return (op->ordinal & 3) + (access == Access::kLoad ? 0 : 4);
 }
 
 const u8* find_slowly(WaveState* wave, const Op* op, u64 address, u32 size, Access access, int lane);

@@ -49,12 +49,13 @@ const Op* stop_with_bad_address(WaveState* wave, const Op* op, const std::string
   return nullptr;
 }
 
-void stop_with_race(WaveState* wave, const Op* op, bool write, int lane) {
+void stop_with_race(WaveState* wave, const Op* op, Access access, int lane) {
   const LdsRaces& races = *wave->group->races;
-  const LdsRaces::Access& other = races.conflict();
+  const LdsRaces::Noted& other = races.conflict();
+  constexpr const char* kNames[] = {"read", "write", "atomic access"};
   stop_with_bad_address(wave, op,
-                        std::string("LDS race: this ") + (write ? "write" : "read") + " and the " +
-                            (other.write ? "write" : "read") + " of wave " + std::to_string(other.wave) + " at " +
+                        std::string("LDS race: this ") + kNames[int(access)] + " and the " +
+                            kNames[int(other.access)] + " of wave " + std::to_string(other.wave) + " at " +
                             describe_instruction(wave, other.ordinal) + " have no barrier between them",
                         lane, races.conflict_address());
   wave->fault_is_race = true;
@@ -78,9 +79,10 @@ const Op* run_past_end(WaveState* wave, const Op* op) {
 
 const u8* find_slowly(WaveState* wave, const Op* op, u64 address, u32 size, Access access, int lane) {
   const MemoryRange* range = wave->group->memory->find(address, size);
-  const bool store = access == Access::kStore;
+  const bool store = access != Access::kLoad;
   if (range == nullptr || (store && !range->writable)) {
-    const std::string what = std::string(store ? "store of " : "load of ") + std::to_string(size) + " bytes ";
+    constexpr const char* kNames[] = {"load of ", "store of ", "atomic of "};
+    const std::string what = kNames[int(access)] + std::to_string(size) + " bytes ";
     stop_with_bad_address(wave, op, what + (range == nullptr ? "outside every allocation" : "to read-only memory"),
                           lane, address);
     return nullptr;

@@ -4,6 +4,7 @@
 #include "machine/access.hpp"
 #include "machine/lds_races.hpp"
 #include "machine/vector_wave.hpp"
+#include "semantics/atomic.hpp"
 #include "semantics/memory.hpp"
 
 namespace emu::inline EMU_WAVE::sem {
@@ -32,8 +33,8 @@ class LdsAccess {
                             lane, address);
       return nullptr;
     }
-    if (races_ != nullptr && !races_->note<kAccess == Access::kStore, kBytes>(now_, address)) [[unlikely]] {
-      stop_with_race(wave_, op_, kAccess == Access::kStore, lane);
+    if (races_ != nullptr && !races_->note<kAccess, kBytes>(now_, address)) [[unlikely]] {
+      stop_with_race(wave_, op_, kAccess, lane);
       return nullptr;
     }
     return group->lds + address;
@@ -120,6 +121,34 @@ inline bool ds_store_2addr(Wave* wave, const Op* op) {
     }
   }
   return true;
+}
+
+// DS_ADD_U32, DS_ADD_RTN_U32 and their kin, lowest lane first: vdst = LDS[vaddr + offset], which becomes the operation's
+// result. Operands: vdst where the instruction returns, vaddr, one or two of data.
+template <bool kReturns, AtomicOp kOp, class T>
+inline bool lds_atomic(Wave* wave, const Op* op) {
+  if (turn_is_over(wave, op)) return false;
+  const LdsAccess<Access::kAtomic> lds(wave, op);
+  constexpr u32 kAddress = kReturns ? 1 : 0;
+  const U32 addresses = wave->v[op->r[kAddress]];
+  for (LaneMask rest = wave->exec(); rest != 0; rest &= rest - 1) {
+    const int lane = std::countr_zero(rest);
+    u8* memory = lds.template at<sizeof(T)>(u64(addresses[lane]) + u32(op->offset), lane);
+    if (memory == nullptr) return false;
+    const T data = lane_value<T>(wave, op->r[kAddress + 1], lane);
+    const T second = has_two_operands(kOp) ? lane_value<T>(wave, op->r[kAddress + 2], lane) : T{};
+    const T before = apply_atomic<kOp, T>(memory, data, second);
+    if (kReturns) set_lane_value<T>(wave, op->r[0], lane, before);
+  }
+  return true;
+}
+template <Form F, AtomicOp kOp, class T>
+inline bool ds_atomic(Wave* wave, const Op* op) {
+  return lds_atomic<false, kOp, T>(wave, op);
+}
+template <Form F, AtomicOp kOp, class T>
+inline bool ds_atomic_rtn(Wave* wave, const Op* op) {
+  return lds_atomic<true, kOp, T>(wave, op);
 }
 
 }  // namespace emu::inline EMU_WAVE::sem

@@ -14,6 +14,9 @@ import pytest
 from tests.isa.hip_runtime import INVALID_VALUE, LAUNCH_FAILURE, Hip, HipError
 
 RACES = ["write_read", "read_write", "write_write", "readers_write", "split_barrier"]
+RACES += ["atomic_read", "write_atomic", "read_atomic"]
+RACES_ONLY = ["atomic_write"]
+ORDERED_ONLY = ["atomics"]
 SEEDS = range(8)
 
 
@@ -53,7 +56,7 @@ def fault_of(hip: Hip, code: Path, kernel: str, waves: int = 1, second: int = 0)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-@pytest.mark.parametrize("rule", RACES)
+@pytest.mark.parametrize("rule", [*RACES, *RACES_ONLY])
 def test_race(hip: Hip, code: Path, rule: str, seed: int) -> None:
     """Found whatever the order in which the waves happen to run."""
     choose(hip, "races,order", seed)
@@ -66,7 +69,7 @@ def test_race(hip: Hip, code: Path, rule: str, seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-@pytest.mark.parametrize("rule", RACES)
+@pytest.mark.parametrize("rule", [*RACES, *ORDERED_ONLY])
 def test_no_race(hip: Hip, code: Path, rule: str, seed: int) -> None:
     choose(hip, "races,order", seed)
     run(hip, code, f"ordered_{rule}", waves=2)
@@ -99,6 +102,7 @@ def test_race_names_both_instructions_and_the_byte(hip: Hip, code: Path) -> None
         ("store", "v4", "global_load_b32 v4, v1, s[4:5]"),
         ("address", "v4", "global_load_b32 v4, v1, s[4:5]"),
         ("overwrite", "v4", "global_load_b32 v4, v1, s[4:5]"),
+        ("atomic", "v8", "ds_add_rtn_u32 v8, v1, v0"),
         ("scalar", "s4", "s_load_b32 s4, s[0:1], 0x0"),
         ("loop", "v4", "global_load_b32 v4, v1, s[4:5]"),
     ],

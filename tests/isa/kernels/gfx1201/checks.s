@@ -98,6 +98,29 @@ END_KERNEL \name, lds=256
 .endm
 SPLIT race_split_barrier, 0
 SPLIT ordered_split_barrier, 1
+// Atomic accesses are ordered among themselves, but not with plain ones; the atomic of the own wave may hide the other's.
+.macro ATOMICS name, before, after, between
+KERNEL \name
+  TWO_WAVES
+  v_mov_b32 v3, 0
+  \before
+  .if \between
+    BARRIER
+  .else
+    s_wait_dscnt 0x0
+  .endif
+  \after
+  s_wait_dscnt 0x0
+END_KERNEL \name, lds=256
+.endm
+ATOMICS race_atomic_read, "ds_add_u32 v3, v0", "ds_load_b32 v4, v3", 0
+ATOMICS ordered_atomic_read, "ds_add_u32 v3, v0", "ds_load_b32 v4, v3", 1
+ATOMICS race_write_atomic, "ds_store_b32 v1, v0", "ds_add_u32 v2, v0", 0
+ATOMICS ordered_write_atomic, "ds_store_b32 v1, v0", "ds_add_u32 v2, v0", 1
+ATOMICS race_read_atomic, "ds_load_b32 v4, v1", "ds_add_rtn_u32 v5, v2, v0", 0
+ATOMICS ordered_read_atomic, "ds_load_b32 v4, v1", "ds_add_rtn_u32 v5, v2, v0", 1
+ATOMICS race_atomic_write, "ds_add_u32 v3, v0", "ds_store_b8 v3, v0 offset:3", 0
+ATOMICS ordered_atomics, "ds_add_u32 v3, v0", "ds_add_u64 v3, v[4:5]", 0
 
 // Uses of a register after two loads and a wait: `early` ones are not covered by it.
 .macro WAIT name, wait:vararg
@@ -137,6 +160,10 @@ END_WAIT early_address
 WAIT early_overwrite, s_nop 0
   ds_load_b32 v4, v1
 END_WAIT early_overwrite
+WAIT early_atomic, s_nop 0
+  ds_add_rtn_u32 v8, v1, v0
+  v_mov_b32 v9, v8
+END_WAIT early_atomic
 WAIT waited_overwrite, s_nop 0
   global_load_b32 v4, v1, s[4:5]
 END_WAIT waited_overwrite

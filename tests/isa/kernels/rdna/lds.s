@@ -74,6 +74,87 @@ KERNEL ds_\name
 END_KERNEL ds_\name
 .endr
 
+// Atomics: pointer 1 has memory and data (8 bytes each a lane), pointer 2 the second operand; the result is what came back (or the
+// old register) and what is in memory then.
+.macro DS_ATOMIC name, operands:vararg
+KERNEL ds_\name
+  v_and_b32 v0, 0x3ff, v0
+  v_lshlrev_b32 v1, 4, v0
+  s_load_b128 s[4:7], s[0:1], 0x0
+  s_load_b64 s[8:9], s[0:1], 0x10
+  v_mov_b32 v4, 0x5a5a5a5a
+  v_mov_b32 v5, 0x5a5a5a5a
+  s_wait_kmcnt 0x0
+  global_load_b128 v[8:11], v1, s[6:7]
+  global_load_b64 v[12:13], v1, s[8:9]
+  s_wait_loadcnt 0x0
+  ds_store_b64 v1, v[8:9] offset:8
+  s_wait_dscnt 0x0
+  ds_\name \operands offset:8
+  s_wait_dscnt 0x0
+  ds_load_b64 v[6:7], v1 offset:8
+  s_wait_dscnt 0x0
+  global_store_b128 v1, v[4:7], s[4:5]
+END_KERNEL ds_\name, lds=1024
+.endm
+.macro DS_ATOMICS bits, op, type
+  .if \bits == 64
+    DS_ATOMIC \op\()_\type, v1, v[10:11]
+    DS_ATOMIC \op\()_rtn_\type, v[4:5], v1, v[10:11]
+  .else
+    DS_ATOMIC \op\()_\type, v1, v10
+    DS_ATOMIC \op\()_rtn_\type, v4, v1, v10
+  .endif
+.endm
+.macro DS_ALL_ATOMICS bits
+  .irp op, add, sub, rsub, inc, dec, min, max
+    DS_ATOMICS \bits, \op, u\bits
+  .endr
+  DS_ATOMICS \bits, min, i\bits
+  DS_ATOMICS \bits, max, i\bits
+  .irp op, and, or, xor
+    DS_ATOMICS \bits, \op, b\bits
+  .endr
+  DS_ATOMICS \bits, min_num, f\bits
+  DS_ATOMICS \bits, max_num, f\bits
+.endm
+DS_ALL_ATOMICS 32
+DS_ALL_ATOMICS 64
+DS_ATOMICS 32, add, f32
+DS_ATOMIC storexchg_rtn_b32, v4, v1, v10
+DS_ATOMIC storexchg_rtn_b64, v[4:5], v1, v[10:11]
+.irp op, mskor, cmpstore
+  DS_ATOMIC \op\()_b32, v1, v10, v12
+  DS_ATOMIC \op\()_rtn_b32, v4, v1, v10, v12
+  DS_ATOMIC \op\()_b64, v1, v[10:11], v[12:13]
+  DS_ATOMIC \op\()_rtn_b64, v[4:5], v1, v[10:11], v[12:13]
+.endr
+.if HAS_GFX12
+  DS_ATOMICS 32, pk_add, f16
+  DS_ATOMICS 32, pk_add, bf16
+  DS_ATOMICS 32, sub_clamp, u32
+  DS_ATOMICS 32, cond_sub, u32
+.endif
+// All lanes of four waves add their number to one dword, and store what it was.
+KERNEL ds_tickets
+  v_and_b32 v0, 0x3ff, v0
+  v_lshlrev_b32 v1, 2, v0
+  s_load_b64 s[4:5], s[0:1], 0x0
+  v_mov_b32 v2, 0
+  v_cmp_eq_u32 vcc_lo, 0, v0
+  s_and_saveexec_b32 s6, vcc_lo
+  ds_store_b32 v2, v2
+  s_wait_dscnt 0x0
+  s_mov_b32 exec_lo, s6
+  s_barrier_signal -1
+  s_barrier_wait -1
+  v_mov_b32 v3, 1
+  ds_add_rtn_u32 v4, v2, v3
+  s_wait_dscnt 0x0
+  s_wait_kmcnt 0x0
+  global_store_b32 v1, v4, s[4:5]
+END_KERNEL ds_tickets, lds=16
+
 // Four waves: each stores its lanes' numbers, passes the barrier, and reads what the next wave stored; three times over.
 KERNEL barrier_exchange
   v_and_b32 v0, 0x3ff, v0
