@@ -1,0 +1,1 @@
+"""Layers around attention, with the names of flash_attn.layers."""
