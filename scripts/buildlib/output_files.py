@@ -8,7 +8,7 @@ from pathlib import Path
 
 from scripts.buildlib.commands import find_program, run_command
 
-FILE_STAGES = ("kernels", "host", "emulator")
+FILE_STAGES = ("kernels", "host", "emulator", "compat")
 ROOT = Path(__file__).resolve().parent.parent.parent
 _IN_RECIPE = "the build environment should hold it (recipe/recipe.yaml)"
 
@@ -50,10 +50,14 @@ def _host(prefix: Path) -> None:
         build_dir=ROOT / "build" / "host",
         install_dir=package / "lib",
     )
+    _install_python_package(ROOT, "flash_attn_rocm")
+
+
+def _install_python_package(source: Path, name: str) -> None:
     # --no-deps: what a package requires is the recipe's to say.
     pip = [os.environ["PYTHON"], "-m", "pip", "install", "--no-deps", "--no-build-isolation", "--no-compile"]
-    run_command("installing the Python package", [*pip, ROOT])
-    for leftover in site_packages.glob("flash_attn_rocm-*.dist-info/direct_url.json"):
+    run_command(f"installing the Python package {name}", [*pip, source])
+    for leftover in Path(os.environ["SP_DIR"]).glob(f"{name}-*.dist-info/direct_url.json"):
         leftover.unlink()  # names the directory it was installed from
 
 
@@ -69,6 +73,11 @@ def _emulator(prefix: Path) -> None:
     )
 
 
+def _compat(prefix: Path) -> None:
+    del prefix  # pip knows where the packages of its Python go
+    _install_python_package(ROOT / "compat", "flash_attn")
+
+
 def build_files(stage: str, prefix: Path, arch: str | None, profile: str) -> None:
     """Build the files of the output whose build script names this stage.
 
@@ -77,7 +86,5 @@ def build_files(stage: str, prefix: Path, arch: str | None, profile: str) -> Non
     """
     if stage == "kernels":
         _kernels(prefix, arch, profile)
-    elif stage == "host":
-        _host(prefix)
     else:
-        _emulator(prefix)
+        {"host": _host, "emulator": _emulator, "compat": _compat}[stage](prefix)

@@ -38,6 +38,7 @@ SOURCES: dict[str, tuple[str, ...]] = {
         "csrc/host/sha256.*",
         "src/flash_attn_rocm/archs/*",
     ),
+    "compat": ("compat/**/*",),
 }
 # Which CK tree goes into a package is part of its variant; the emulator's README goes into none.
 _NO_SOURCES = ("ck/composable_kernel", "emulator/README.md")

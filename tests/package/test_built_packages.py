@@ -49,8 +49,9 @@ def kernels(opened: dict[str, Opened]) -> dict[str, Opened]:
     return found
 
 
-def test_the_four_kinds_of_package_are_there(opened: dict[str, Opened], kernels: dict[str, Opened]) -> None:
-    expected = {"flash-attn-rocm", "flash-attn-rocm-emulator", "flash-attn-rocm-kernels"}
+def test_the_five_kinds_of_package_are_there(opened: dict[str, Opened], kernels: dict[str, Opened]) -> None:
+    kinds = ("flash-attn-rocm", "flash-attn-rocm-compat", "flash-attn-rocm-emulator", "flash-attn-rocm-kernels")
+    expected = set(kinds)
     assert set(opened) == expected | {f"flash-attn-rocm-kernels-{gfx}" for gfx in kernels}
 
 

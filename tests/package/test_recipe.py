@@ -25,8 +25,8 @@ def test_linux_makes_all_packages_kernels_first(outputs: list[Output]) -> None:
     names = [output.name for output in outputs]
     kernels = [f"flash-attn-rocm-kernels-{gfx}" for gfx in packaged_archs()]
     assert names[: len(kernels)] == kernels
-    assert names[-2:] == ["flash-attn-rocm", "flash-attn-rocm-emulator"]
-    assert set(names[len(kernels) : -2]) == {"flash-attn-rocm-kernels"}
+    assert names[-3:] == ["flash-attn-rocm", "flash-attn-rocm-emulator", "flash-attn-rocm-compat"]
+    assert set(names[len(kernels) : -3]) == {"flash-attn-rocm-kernels"}
 
 
 def test_windows_makes_the_same_kernel_packages(outputs: list[Output]) -> None:
@@ -116,6 +116,7 @@ def test_licences_name_everything_that_is_compiled_in(outputs: list[Output]) -> 
         "selector": "BSD-3-Clause",
         "host": "BSD-3-Clause AND MIT",
         "emulator": "BSD-3-Clause AND GPL-3.0-only WITH GCC-exception-3.1",
+        "compat": "BSD-3-Clause",
     }
 
 

@@ -14,6 +14,7 @@ from scripts.buildlib.packages import VARIANTS, Output, needed_names, render_out
 GFX1201 = {"CONDA_OVERRIDE_AMDGPU": "0", "CONDA_OVERRIDE_AMDGPU_ARCH": "12.0.1"}
 INVENTED = {"CONDA_OVERRIDE_AMDGPU": "0", "CONDA_OVERRIDE_AMDGPU_ARCH": "99.9.9"}
 UNSUPPORTED = {"CONDA_OVERRIDE_AMDGPU": "0", "CONDA_OVERRIDE_AMDGPU_ARCH": "9.0.6"}
+FLASH_ATTN_VERSIONS = ("0.0.1", "1.0.0rc1", "2.8.3", "2.8.3.post2", "99")
 NO_GPU = {"CONDA_OVERRIDE_AMDGPU": "", "CONDA_OVERRIDE_AMDGPU_ARCH": ""}
 
 
@@ -47,6 +48,10 @@ def channel(tmp_path_factory: pytest.TempPathFactory) -> str:
     _assemble(folder, outputs)
     for name in needed_names(outputs):
         rattler_build.assemble_package(name, "99", "linux-64", "0", folder / "linux-64", files_dir=folder / "empty")
+    for version in FLASH_ATTN_VERSIONS:
+        rattler_build.assemble_package(
+            "flash-attn", version, "linux-64", "0", folder / "linux-64", files_dir=folder / "empty"
+        )
     index_channel(folder)
     return f"file://{folder}"
 
@@ -87,3 +92,17 @@ def test_kernels_for_another_gpu_than_the_machine_has_conflict(channel: str) -> 
 def test_windows_chooses_the_same_kernels(channel: str) -> None:
     chosen = solve([channel], ["flash-attn-rocm-kernels"], "win-64", GFX1201)
     assert {row["build"].split("_")[0] for row in chosen if row["name"] == "flash-attn-rocm-kernels"} == {"gfx1201"}
+
+
+@pytest.mark.parametrize("version", FLASH_ATTN_VERSIONS)
+def test_the_name_flash_attn_has_one_provider(channel: str, version: str) -> None:
+    both = ["flash-attn-rocm-compat", f"flash-attn =={version}"]
+    for spec in both:
+        assert solve([channel], [spec], environment=NO_GPU)
+    with pytest.raises(CondaError, match="flash-attn"):
+        solve([channel], both, environment=NO_GPU)
+
+
+def test_the_drop_in_brings_the_functions_and_the_kernels(channel: str) -> None:
+    chosen = {row["name"] for row in solve([channel], ["flash-attn-rocm-compat"], environment=GFX1201)}
+    assert {"flash-attn-rocm", "flash-attn-rocm-kernels-gfx1201"} <= chosen

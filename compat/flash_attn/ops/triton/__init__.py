@@ -1,0 +1,1 @@
+"""flash_attn.ops.triton: the names only; nothing here uses Triton."""
