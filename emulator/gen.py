@@ -31,7 +31,7 @@ ROW_KEYS = {
     "vector": {"fn", "dst", "src", "vcc", "scalar", "mix"},
     "compare": {"fn", "src"},
     "scalar": {"fn", "dst", "src", "scc"},
-    "special": {"fn", "types", "returns", "args", "flow"},
+    "special": {"fn", "types", "returns", "args", "flow", "exec_dst"},
 }
 VECTOR_TYPES = {"u32": "U32", "s32": "S32", "f32": "F32", "u64": "U64", "s64": "S64", "f64": "F64"}
 SCALAR_TYPES = {"u32": "u32", "s32": "s32", "f32": "float", "u64": "u64", "s64": "s64", "k16": "u32"}
@@ -301,9 +301,13 @@ def special_code(shape: Shape, row: Mapping[str, Any]) -> Code:
     arguments = f"Form{{{{{kinds}}}, {flags}}}" + (f", {row['args']}" if "args" in row else "")
     arguments = re.sub(r"\b(?=(?:ExecOp|Condition|Half|Fill|AtomicOp)::|Packed)", "sem::", arguments)
     call = f"sem::{row['fn']}<{arguments}>(w, op)"
+    to_exec = types[:1] == ["dst"] and shape.operands[0].kind == "x"
+    if to_exec and not row.get("exec_dst"):
+        raise ShapeError("exec as the destination is not emulated for this instruction")
+    changed = ("exec_changed(w);",) if to_exec else ()
     statements = {
-        "void": (f"{call};",),
-        "bool": (f"if (!{call}) return nullptr;",),
+        "void": (f"{call};", *changed),
+        "bool": (f"if (!{call}) return nullptr;", *changed),
         "op": (f"op = {call};", "if (op == nullptr) return nullptr;", "--op;"),
     }
     return Code(statements[row["returns"]], "".join(CONSTANT_CODES[name] for name in types))

@@ -3,9 +3,11 @@
 
 #include <fcntl.h>
 #include <spawn.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdlib>
 #include <fstream>
 #include <optional>
@@ -42,21 +44,38 @@ fs::path cache_directory() {
   return home.empty() ? fs::path() : fs::path(home) / ".cache" / "flash-attn-rocm" / "decoded";
 }
 
+// Repeats a system call that a signal interrupted.
+template <class Call>
+auto uninterrupted(Call call) {
+  auto result = call();
+  while (result < 0 && errno == EINTR) result = call();
+  return result;
+}
+
+bool write_all(int file, const void* data, std::size_t bytes) {
+  const char* next = static_cast<const char*>(data);
+  while (bytes != 0) {
+    const ssize_t written = uninterrupted([&] { return write(file, next, bytes); });
+    if (written <= 0) return false;
+    next += written;
+    bytes -= static_cast<std::size_t>(written);
+  }
+  return true;
+}
+
 // Written beside its final name and renamed, so that concurrent readers never see half a file. Failure only costs time.
 void store(const fs::path& path, const std::string& text) {
   std::error_code error;
   fs::create_directories(path.parent_path(), error);
-  const fs::path temporary = path.string() + "." + std::to_string(getpid());
-  {
-    std::ofstream file(temporary, std::ios::binary);
-    file << text;
-    if (!file.flush()) {
-      fs::remove(temporary, error);
-      return;
-    }
+  std::string temporary = path.string() + ".XXXXXX";
+  const int file = mkstemp(temporary.data());
+  if (file < 0) return;
+  const bool written = write_all(file, text.data(), text.size()) && fchmod(file, 0644) == 0;
+  if (close(file) == 0 && written) {
+    fs::rename(temporary, path, error);
+    if (!error) return;
   }
-  fs::rename(temporary, path, error);
-  if (error) fs::remove(temporary, error);
+  fs::remove(temporary, error);
 }
 
 struct Output {
@@ -82,10 +101,12 @@ Output run_program(const std::vector<std::string>& words) {
   Output output;
   if (error == 0) {
     char buffer[65536];
-    for (ssize_t n; (n = read(ends[0], buffer, sizeof buffer)) > 0;)
+    ssize_t n = 0;
+    while ((n = uninterrupted([&] { return read(ends[0], buffer, sizeof buffer); })) > 0)
       output.text.append(buffer, static_cast<std::size_t>(n));
     int status = 0;
-    if (waitpid(child, &status, 0) == child && WIFEXITED(status)) output.exit_code = WEXITSTATUS(status);
+    const bool ended = uninterrupted([&] { return waitpid(child, &status, 0); }) == child && WIFEXITED(status);
+    if (ended && n == 0) output.exit_code = WEXITSTATUS(status);
   }
   close(ends[0]);
   return output;
@@ -97,7 +118,7 @@ int major_version(const std::string& text) {
   return at == std::string::npos ? 0 : std::atoi(text.c_str() + at + 8);
 }
 
-std::string find_objdump(const DisassemblyRequest& request) {
+std::string find_objdump(const DisassemblyRequest& request, const std::string& damaged) {
   std::vector<std::string> candidates;
   const std::string chosen = environment("FLASH_ATTN_ROCM_LLVM_OBJDUMP");
   if (!chosen.empty()) {
@@ -116,18 +137,19 @@ std::string find_objdump(const DisassemblyRequest& request) {
     rejected += "\n  " + candidate +
                 (output.exit_code != 0 ? ": cannot be run" : ": version " + std::to_string(version) + " is too old");
   }
-  throw std::runtime_error("this code object is not among the decoded ones and no llvm-objdump of LLVM " +
-                           std::to_string(kOldestObjdump) + " or later was found:" + rejected +
+  throw std::runtime_error("this code object is not among the decoded ones" + damaged +
+                           ", and no llvm-objdump of LLVM " + std::to_string(kOldestObjdump) +
+                           " or later was found:" + rejected +
                            "\nInstall one (conda package llvm-tools) or set FLASH_ATTN_ROCM_LLVM_OBJDUMP to its path.");
 }
 
-std::vector<CodeSymbol> run_objdump(const DisassemblyRequest& request) {
-  const std::string tool = find_objdump(request);
+// `damaged` names the listings that could not be used, for the report.
+std::vector<CodeSymbol> run_objdump(const DisassemblyRequest& request, const std::string& damaged) {
+  const std::string tool = find_objdump(request, damaged);
   std::string path = (fs::temp_directory_path() / "flash-attn-rocm-XXXXXX").string();
   const int file = mkstemp(path.data());
   if (file < 0) throw std::runtime_error("cannot make the temporary file " + path + " for llvm-objdump");
-  const bool written =
-      write(file, request.file.data(), request.file.size()) == static_cast<ssize_t>(request.file.size());
+  const bool written = write_all(file, request.file.data(), request.file.size());
   close(file);
   std::vector<std::string> words{tool, "-d", path};
   if (!request.target_features.empty()) words.push_back("--mattr=" + request.target_features);
@@ -135,7 +157,11 @@ std::vector<CodeSymbol> run_objdump(const DisassemblyRequest& request) {
   unlink(path.c_str());
   if (output.exit_code != 0)
     throw std::runtime_error(tool + " failed on the code object (exit code " + std::to_string(output.exit_code) + ")");
-  return parse_objdump(output.text);
+  std::vector<CodeSymbol> symbols = parse_objdump(output.text);
+  const CodeLine& last = symbols.back().lines.back();
+  if (last.pc + 4 * last.words.size() < request.code_end)
+    throw std::runtime_error(tool + " stopped before the end of the code: its last line is \"" + last.text + "\"");
+  return symbols;
 }
 
 }  // namespace
@@ -144,14 +170,17 @@ std::string listing_name(const std::string& sha256) { return sha256 + ".txt"; }
 
 std::vector<CodeSymbol> disassemble(const DisassemblyRequest& request) {
   const std::string name = listing_name(request.sha256);
-  if (const auto text = read_file(request.library_directory / "decoded" / name)) return read_listing(*text);
   const fs::path cache = cache_directory();
-  if (!cache.empty())
-    if (const auto text = read_file(cache / name)) try {
+  std::string damaged;
+  for (const fs::path& directory : {request.library_directory / "decoded", cache}) {
+    if (directory.empty()) continue;
+    if (const auto text = read_file(directory / name)) try {
         return read_listing(*text);
-      } catch (const std::runtime_error&) {  // of an older version or damaged: decoded again below
+      } catch (const std::runtime_error& error) {  // of another version or damaged: decoded again below
+        damaged += " (" + (directory / name).string() + ": " + error.what() + ")";
       }
-  std::vector<CodeSymbol> symbols = run_objdump(request);
+  }
+  std::vector<CodeSymbol> symbols = run_objdump(request, damaged);
   if (!cache.empty()) store(cache / name, write_listing(symbols));
   return symbols;
 }

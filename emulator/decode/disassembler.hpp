@@ -16,6 +16,7 @@ inline constexpr int kOldestObjdump = 20;  // gfx12 with real true16 operands
 struct DisassemblyRequest {
   std::span<const std::uint8_t> file;
   std::string sha256;
+  std::uint64_t code_end = 0;               // where the last function ends, 0 where that is not known
   std::string target_features;              // for llvm-objdump, may be empty
   std::filesystem::path library_directory;  // holds decoded/ and, three levels up, the prefix's bin/
 };

@@ -33,7 +33,7 @@ bool consume_number(std::string_view& s, std::uint32_t& number) {
 struct NamedScalar {
   std::string_view name;
   std::uint16_t index;
-  std::uint8_t width;
+  std::uint16_t width;
 };
 // Slots of the named scalar registers: the numbers of gfx11 and gfx12 (ISA guide, "Scalar operands"). gfx9 numbers m0
 // differently, which text does not show, and keeps two pairs where later families have ordinary SGPRs.
@@ -53,8 +53,12 @@ constexpr std::array<NamedScalar, 15> kNamedScalars{{{"flat_scratch_lo", 102, 1}
                                                      {"exec", 126, 2},
                                                      {"scc", 253, 1}}};
 
-// v12, v12.l, v[12:15], s3, s[4:7], ttmp9, ttmp[8:9]
+// Numbers of each file that an instruction can name. Which of them a wave has is the kernel's affair.
+constexpr std::uint32_t kVectorRegisters = 256, kScalarRegisters = 106, kTrapRegisters = 16;
+
+// v12, v12.l, v[12:15], s3, s[4:7], ttmp9, ttmp[8:9]. Throws where the register does not exist.
 bool parse_register(std::string_view s, Operand& operand) {
+  const std::string_view whole = s;
   for (const NamedScalar& named : kNamedScalars) {
     if (s != named.name) continue;
     operand.kind = Operand::Kind::kScalar;
@@ -62,10 +66,11 @@ bool parse_register(std::string_view s, Operand& operand) {
     operand.width = named.width;
     return true;
   }
-  std::uint32_t base = 0;
+  std::uint32_t base = 0, count = kVectorRegisters;
   if (consume(s, "ttmp")) {
     operand.kind = Operand::Kind::kScalar;
     base = 108;
+    count = kTrapRegisters;
   } else if (consume(s, "v")) {
     operand.kind = Operand::Kind::kVgpr;
   } else if (s.size() > 1 && (s[1] == '[' || (s[1] >= '0' && s[1] <= '9')) && consume(s, "a")) {
@@ -73,6 +78,7 @@ bool parse_register(std::string_view s, Operand& operand) {
     base = 256;  // accumulation registers follow the VGPRs
   } else if (consume(s, "s")) {
     operand.kind = Operand::Kind::kScalar;
+    count = kScalarRegisters;
   } else {
     return false;
   }
@@ -85,9 +91,10 @@ bool parse_register(std::string_view s, Operand& operand) {
     if (consume(s, ".l")) operand.half = 'l';
     if (consume(s, ".h")) operand.half = 'h';
   }
-  if (!s.empty() || last < first || last > 1023) return false;
+  if (!s.empty()) return false;
+  if (last < first || last >= count) throw std::runtime_error("register " + std::string(whole) + " does not exist");
   operand.index = static_cast<std::uint16_t>(base + first);
-  operand.width = static_cast<std::uint8_t>(last - first + 1);
+  operand.width = static_cast<std::uint16_t>(last - first + 1);
   return true;
 }
 

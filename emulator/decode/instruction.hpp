@@ -11,7 +11,7 @@ struct Operand {
   enum class Kind : std::uint8_t { kVgpr, kScalar, kInteger, kHex, kFloat, kOff, kText };
   Kind kind = Kind::kText;
   std::uint16_t index = 0;  // register number; scalars use the hardware's numbering (vcc 106, exec 126, ...)
-  std::uint8_t width = 1;   // registers covered
+  std::uint16_t width = 1;  // registers covered
   char half = 0;            // 'l' or 'h' for a 16-bit half of a VGPR
   bool neg = false, abs = false;
   std::int64_t integer = 0;  // kInteger, kHex

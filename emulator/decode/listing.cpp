@@ -1,10 +1,13 @@
 // Reads and writes disassembly listings.
 #include "decode/listing.hpp"
 
+#include <algorithm>
 #include <charconv>
 #include <cstdint>
 #include <cstdio>
 #include <stdexcept>
+
+#include "host/sha256.hpp"
 
 namespace emu {
 namespace {
@@ -69,11 +72,13 @@ std::vector<CodeSymbol> parse_objdump(std::string_view text) {
       symbols.back().lines.push_back(std::move(code));
     }
   }
+  std::erase_if(symbols, [](const CodeSymbol& symbol) { return symbol.lines.empty(); });
+  if (symbols.empty() || !text.ends_with('\n')) throw std::runtime_error("the disassembly is empty or ends inside a line");
   return symbols;
 }
 
 std::string write_listing(const std::vector<CodeSymbol>& symbols) {
-  std::string out = std::string(kListingHeader) + "\n";
+  std::string out;
   char number[24];
   for (const CodeSymbol& symbol : symbols) {
     std::snprintf(number, sizeof number, "@%llx ", static_cast<unsigned long long>(symbol.begin));
@@ -86,15 +91,19 @@ std::string write_listing(const std::vector<CodeSymbol>& symbols) {
       out += "\t" + line.text + "\n";
     }
   }
-  return out;
+  return std::string(kListingHeader) + flash_attn_rocm::sha256_hex(out.data(), out.size()) + "\n" + out;
 }
 
 std::vector<CodeSymbol> read_listing(std::string_view text) {
-  Lines lines(text);
-  std::string_view line;
-  if (!lines.next(line) || line != kListingHeader)
-    throw std::runtime_error("decoded listing starts with \"" + std::string(line) + "\", expected \"" +
+  const std::string_view head = text.substr(0, text.find('\n'));
+  if (!head.starts_with(kListingHeader))
+    throw std::runtime_error("decoded listing starts with \"" + std::string(head.substr(0, 80)) + "\", expected \"" +
                              std::string(kListingHeader) + "\"");
+  const std::string_view body = text.substr(std::min(text.size(), head.size() + 1));
+  if (head.substr(kListingHeader.size()) != flash_attn_rocm::sha256_hex(body.data(), body.size()))
+    throw std::runtime_error("decoded listing is damaged: its checksum is not that of its text");
+  Lines lines(body);
+  std::string_view line;
   std::vector<CodeSymbol> symbols;
   std::uint64_t pc = 0;
   while (lines.next(line)) {

@@ -8,13 +8,15 @@
 
 namespace emu {
 
-// Version of the compact form, part of its first line; a file of another version is decoded again.
-inline constexpr std::string_view kListingHeader = "flash-attn-rocm decoded 1";
+// First line of the compact form up to the sha256 of all that follows the line. The number is the form's version.
+inline constexpr std::string_view kListingHeader = "flash-attn-rocm decoded 2 ";
 
-// Parses the output of `llvm-objdump -d`. Throws std::runtime_error with the line that cannot be read.
+// Parses the output of `llvm-objdump -d`. Throws std::runtime_error with the line that cannot be read, or where the
+// text has no instruction or ends inside a line.
 std::vector<CodeSymbol> parse_objdump(std::string_view text);
 
-// Compact form: the header, then "@begin name" per symbol and "words<TAB>text" per instruction.
+// Compact form: the header with its checksum, then "@begin name" per symbol and "words<TAB>text" per instruction.
+// Reading throws std::runtime_error for another version, a wrong checksum or a line that is neither.
 std::string write_listing(const std::vector<CodeSymbol>& symbols);
 std::vector<CodeSymbol> read_listing(std::string_view text);
 

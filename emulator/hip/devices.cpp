@@ -15,14 +15,25 @@ const Device kKnown[] = {
 #include "devices.inc"
 };
 
+constexpr std::string_view kDefaultDevice = "gfx1201";
+constexpr std::string_view kBlanks = " \t\n\v\f\r";
+
+std::string_view without_blanks(std::string_view text) {
+  const std::size_t first = text.find_first_not_of(kBlanks);
+  return first == std::string_view::npos ? "" : text.substr(first, text.find_last_not_of(kBlanks) - first + 1);
+}
+
+// Blanks and empty parts of the list mean nothing; a name that comes twice is two devices.
 DeviceList parse_devices() {
   const char* setting = std::getenv("FLASH_ATTN_ROCM_EMULATE");
-  std::string_view rest = setting == nullptr || *setting == 0 ? "gfx1201" : setting;
+  std::string_view rest = without_blanks(setting == nullptr ? "" : setting);
+  if (rest.empty()) rest = kDefaultDevice;
   DeviceList list;
   while (!rest.empty()) {
     const std::size_t comma = rest.find(',');
-    const std::string_view name = rest.substr(0, comma);
+    const std::string_view name = without_blanks(rest.substr(0, comma));
     rest.remove_prefix(comma == std::string_view::npos ? rest.size() : comma + 1);
+    if (name.empty()) continue;
     const Device* found = nullptr;
     std::string known;
     for (const Device& device : kKnown) {
@@ -34,6 +45,7 @@ DeviceList parse_devices() {
       return {{}, "FLASH_ATTN_ROCM_EMULATE names " + std::string(name) + ", which cannot be emulated; known: " + known};
     list.devices.push_back(*found);
   }
+  if (list.devices.empty()) list.error = "FLASH_ATTN_ROCM_EMULATE names no GPU; expected names such as gfx1201";
   return list;
 }
 

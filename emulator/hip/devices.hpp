@@ -23,7 +23,7 @@ struct DeviceList {
   std::string error;  // why the list is empty
 };
 
-// Read once per process. FLASH_ATTN_ROCM_EMULATE is a comma list of gfx names; unset means gfx1201.
+// Read once per process. FLASH_ATTN_ROCM_EMULATE is a comma list of gfx names; unset or blank means gfx1201.
 const DeviceList& emulated_devices();
 
 DeviceProperties properties_of(const Device& device);

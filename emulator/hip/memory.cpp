@@ -1,23 +1,25 @@
 // Device memory, registered host memory and copies.
 #include <algorithm>
-#include <cstdlib>
 #include <cstring>
+#include <new>
 
 #include "hip/runtime.hpp"
 
 namespace emu::hip {
 namespace {
 
-constexpr std::size_t kRedZone = 4096;  // on both sides of an allocation, so that neighbours are never adjacent
-constexpr unsigned char kRedByte = 0xE7;
-
 std::uintptr_t number(const void* pointer) { return reinterpret_cast<std::uintptr_t>(pointer); }
 
-bool red_zone_intact(const Allocation& allocation) {
-  for (std::size_t i = 0; i < kRedZone; ++i)
-    if (allocation.block[i] != kRedByte || allocation.block[kRedZone + allocation.bytes + i] != kRedByte) return false;
-  return true;
+// Whether [pointer, pointer + bytes) lies in [begin, begin + size); no sum can overflow.
+bool holds(std::uintptr_t begin, std::size_t size, const void* pointer, std::size_t bytes) {
+  const std::uintptr_t offset = number(pointer) - begin;
+  return number(pointer) >= begin && offset <= size && bytes <= size - offset;
 }
+
+constexpr std::uintptr_t kAddressSpace = std::uintptr_t(1) << 56;  // of a program on x86-64, with the largest page tables
+
+// Whether the range ends within the address space.
+bool can_exist(const void* pointer, std::size_t bytes) { return holds(0, kAddressSpace, pointer, bytes); }
 
 }  // namespace
 
@@ -27,31 +29,31 @@ Error Runtime::allocate(void** pointer, std::size_t bytes, int device) {
   if (bytes == 0) return kSuccess;  // as HIP: null and success
   const std::size_t total = properties_of(emulated_devices().devices[static_cast<std::size_t>(device)]).total_global_mem;
   if (bytes > total - std::min(total, allocated_on(device))) return kErrorOutOfMemory;
-  const std::size_t whole = (bytes + 2 * kRedZone + 4095) & ~std::size_t(4095);
-  auto* block = static_cast<unsigned char*>(std::aligned_alloc(4096, whole));
-  if (block == nullptr) return kErrorOutOfMemory;
-  std::memset(block, kRedByte, whole);
-  for (std::size_t i = 0; i < bytes; ++i) block[kRedZone + i] = static_cast<unsigned char>(kPoison >> (8 * (i % 4)));
-  *pointer = block + kRedZone;
-  allocations_[number(*pointer)] = {device, bytes, block};
-  return kSuccess;
+  try {
+    DeviceMemory memory(bytes);
+    void* const data = memory.data();
+    allocations_.emplace(number(data), Allocation{device, bytes, std::move(memory)});
+    *pointer = data;
+    return kSuccess;
+  } catch (const std::bad_alloc&) {
+    return kErrorOutOfMemory;
+  }
 }
 
 Error Runtime::release(void* pointer) {
   if (pointer == nullptr) return kSuccess;
   const auto found = allocations_.find(number(pointer));
   if (found == allocations_.end()) return kErrorInvalidValue;
-  const bool intact = red_zone_intact(found->second);
+  const bool intact = found->second.memory.red_zones_intact();
   if (!intact)
     set_fault("hipFree: something wrote next to the " + std::to_string(found->second.bytes) +
               " bytes of this allocation");
-  std::free(found->second.block);
   allocations_.erase(found);
   return intact ? kSuccess : kErrorIllegalAddress;
 }
 
 Error Runtime::register_host(void* pointer, std::size_t bytes) {
-  if (pointer == nullptr || bytes == 0) return kErrorInvalidValue;
+  if (pointer == nullptr || bytes == 0 || !can_exist(pointer, bytes)) return kErrorInvalidValue;
   return registered_.emplace(number(pointer), bytes).second ? kSuccess : kErrorHostMemoryAlreadyRegistered;
 }
 
@@ -70,20 +72,22 @@ bool Runtime::inside_allocation(const void* pointer, std::size_t bytes) const {
   for (const auto& [key, module] : modules_) {  // global variables
     const std::uintptr_t image = number(module->object->image());
     for (const CodeObject::Range& range : module->object->writable())
-      if (number(pointer) >= image + range.begin && number(pointer) + bytes <= image + range.end) return true;
+      if (holds(image + range.begin, range.end - range.begin, pointer, bytes)) return true;
   }
   auto after = allocations_.upper_bound(number(pointer));
   if (after == allocations_.begin()) return false;
   --after;
-  return number(pointer) + bytes <= after->first + after->second.bytes;
+  return holds(after->first, after->second.bytes, pointer, bytes);
 }
 
 Error Runtime::copy(void* target, const void* source, std::size_t bytes, int kind) {
   if (bytes == 0) return kSuccess;
   if (target == nullptr || source == nullptr) return kErrorInvalidValue;
+  if (!can_exist(target, bytes) || !can_exist(source, bytes)) return kErrorInvalidValue;
   if (kind < kHostToHost || kind > kDefault) return kErrorInvalidMemcpyDirection;
-  const bool to_device = kind == kHostToDevice || kind == kDeviceToDevice,
-             from_device = kind == kDeviceToHost || kind == kDeviceToDevice;
+  // By default the pointers say what they are; one into an allocation must not leave it whatever the kind.
+  const bool to_device = kind == kHostToDevice || kind == kDeviceToDevice || inside_allocation(target, 1),
+             from_device = kind == kDeviceToHost || kind == kDeviceToDevice || inside_allocation(source, 1);
   if ((to_device && !inside_allocation(target, bytes)) || (from_device && !inside_allocation(source, bytes)))
     return kErrorInvalidValue;
   std::memmove(target, source, bytes);

@@ -106,7 +106,7 @@ Error Runtime::load_module(Module** module, const void* image, int device) {
       set_fault("code object is for " + object.gfx() + ", device " + std::to_string(device) + " is " + target.gfx);
       return kErrorNoBinaryForGpu;
     }
-    loaded->symbols = disassemble({object.file(), object.sha256(),
+    loaded->symbols = disassemble({object.file(), object.sha256(), object.code_end(),
                                    std::string(find_family(target.family)->target_features), library_directory()});
     *module = loaded.get();
     modules_[loaded.get()] = std::move(loaded);

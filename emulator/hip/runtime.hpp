@@ -9,6 +9,7 @@
 #include <string>
 
 #include "decode/instruction.hpp"
+#include "hip/device_memory.hpp"
 #include "hip/devices.hpp"
 #include "machine/launch.hpp"
 
@@ -50,7 +51,7 @@ struct Event {
 struct Allocation {
   int device = 0;
   std::size_t bytes = 0;
-  unsigned char* block = nullptr;  // start of the memory with its red zones
+  DeviceMemory memory;
 };
 
 class Runtime {

@@ -102,6 +102,8 @@ void CodeObject::load_segments() {
       const auto symbol = read<Elf64_Sym>(file_, section.sh_offset + at, "the symbols");
       const std::string name = text_at(strings, symbol.st_name);
       symbols_[name] = symbol.st_value;
+      if (ELF64_ST_TYPE(symbol.st_info) == STT_FUNC && symbol.st_size <= image_bytes_)
+        code_end_ = std::max(code_end_, symbol.st_value + symbol.st_size);
       if (ELF64_ST_TYPE(symbol.st_info) == STT_OBJECT && symbol.st_size <= image_bytes_ &&
           symbol.st_value <= image_bytes_ - symbol.st_size)
         objects_[name] = {symbol.st_value, symbol.st_value + symbol.st_size};
@@ -176,6 +178,7 @@ void CodeObject::read_descriptor(KernelDescriptor& kernel) const {
   kernel.dispatch_id = properties & 16;
   kernel.flat_scratch_init = properties & 32;
   kernel.private_segment_size = properties & 64;
+  kernel.preloaded_arguments = read<std::uint16_t>(raw, 58, "a descriptor") & 127;
   if (((properties >> 10) & 1) != (kernel.wave_size == 32 ? 1u : 0u))
     throw std::runtime_error("kernel " + kernel.name + ": descriptor and metadata disagree about the wave size");
   if (kernel.kernarg_bytes > 65536)

@@ -36,6 +36,7 @@ struct KernelDescriptor {
   std::uint32_t user_sgprs = 0;
   std::uint32_t workitem_id_mode = 0;   // 0: x, 1: x and y, 2: x, y and z packed in v0
   std::uint32_t denormal_mode_f32 = 3;  // bit 0 keeps denormal inputs, bit 1 denormal results
+  std::uint32_t preloaded_arguments = 0;  // dwords of arguments that the kernel expects in SGPRs
   bool dispatch_ptr = false, queue_ptr = false, kernarg_ptr = false, dispatch_id = false;
   bool private_segment_buffer = false, flat_scratch_init = false, private_segment_size = false;
   bool workgroup_id[3] = {}, workgroup_info = false, private_segment = false;
@@ -62,6 +63,8 @@ class CodeObject {
     std::uint64_t begin, end;
   };
   const std::vector<Range>& writable() const { return writable_; }
+  // Where the last function ends; 0 where symbols do not say.
+  std::uint64_t code_end() const { return code_end_; }
   // A variable or other data object, by name; null where there is none.
   const Range* find_object(const std::string& name) const;
   // Bytes of [address, address + size) in the image. Throws where they are outside.
@@ -78,7 +81,7 @@ class CodeObject {
   std::vector<std::uint8_t> file_;
   std::string sha256_, gfx_;
   std::unique_ptr<std::uint8_t[], AlignedDelete> image_;
-  std::uint64_t image_bytes_ = 0;
+  std::uint64_t image_bytes_ = 0, code_end_ = 0;
   std::map<std::string, std::uint64_t> symbols_;
   std::map<std::string, KernelDescriptor> kernels_;
   std::map<std::string, Range> objects_;

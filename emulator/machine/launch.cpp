@@ -16,6 +16,7 @@ namespace emu {
 namespace {
 
 constexpr u32 kLargestScratch = 1 << 20;
+constexpr u32 kLargestBlock = 1024;  // work-items along one axis
 
 u32 usable_cores() {
   cpu_set_t set;
@@ -85,8 +86,11 @@ class DenormalMode {
 std::optional<std::string> check_request(const LaunchRequest& request) {
   const KernelDescriptor& kernel = *request.kernel;
   const u64 threads = u64(request.block[0]) * request.block[1] * request.block[2];
-  for (int axis = 0; axis < 3; ++axis)
+  for (int axis = 0; axis < 3; ++axis) {
     if (request.grid[axis] == 0 || request.block[axis] == 0) return "a grid or block extent is 0";
+    if (request.block[axis] > kLargestBlock) return "a block extent is more than " + std::to_string(kLargestBlock);
+    if (u64(request.grid[axis]) * request.block[axis] > ~u32(0)) return "a grid has more than 2^32 - 1 threads in a row";
+  }
   if (threads > kernel.max_workgroup_size)
     return "block has " + std::to_string(threads) + " threads, kernel " + kernel.name + " allows " +
            std::to_string(kernel.max_workgroup_size);

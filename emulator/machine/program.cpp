@@ -32,6 +32,10 @@ class Lowering {
   }
 
   std::shared_ptr<const Program> run(const CodeSymbol& symbol) {
+    if (kernel_.preloaded_arguments != 0)
+      throw LoweringError("kernel " + kernel_.name + " wants " + std::to_string(kernel_.preloaded_arguments) +
+                          " dwords of its arguments preloaded in SGPRs, which is not emulated: compile it without "
+                          "-amdgpu-kernarg-preload-count");
     for (const CodeLine& line : symbol.lines) {
       line_ = &line;
       check_words(line);
@@ -196,6 +200,9 @@ class Lowering {
         return operand.index;
       case Operand::Kind::kScalar:
         if (operand.index == kNull && code == 'D') return kTrash;
+        // The shape tells handlers of exec as the first operand; none looks for it elsewhere.
+        if (i != 0 && code == 'D' && operand.index + operand.width > kExec && operand.index <= kExec + 1)
+          fail("exec as the second destination is not emulated");
         return operand.index;
       case Operand::Kind::kOff:
         return constant(0, 2);

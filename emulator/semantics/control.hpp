@@ -47,19 +47,29 @@ inline const Op* s_branch(Wave* wave, const Op* op) {
   return op->target;
 }
 
+// Whether the wave has signalled a barrier and not waited for it since.
+[[gnu::always_inline]] inline bool is_between_signal_and_wait(const Wave* wave) {
+  return wave->passed_phase != wave->barrier_phase;
+}
+
 // S_ENDPGM.
 template <Form F>
 inline const Op* s_endpgm(Wave* wave, const Op* op) {
+  if (is_between_signal_and_wait(wave)) [[unlikely]]
+    return stop_with_fault(wave, op, "the wave ends between its signal to the workgroup's barrier and its wait for it");
   wave->count_to(op);
   wave->status = WaveStatus::kEnded;
   return nullptr;
 }
 
 // S_BARRIER_SIGNAL -1 counts the wave in; S_BARRIER_WAIT -1 lets it pass when all of the workgroup's waves have
-// signalled.
+// signalled. Hardware only counts: a wave that signals twice stands for another one, and one that waits without a signal
+// is stuck or passes by an earlier barrier. No correct kernel does either, so both are faults.
 template <Form F>
 inline const Op* s_barrier_signal(Wave* wave, const Op* op) {
   if (wave->s[op->r[0]] != ~u32(0)) return stop_with_fault(wave, op, "only the workgroup barrier (-1) is emulated");
+  if (is_between_signal_and_wait(wave))
+    return stop_with_fault(wave, op, "signals the workgroup's barrier again without having waited for it");
   Workgroup* group = wave->group;
   wave->barrier_phase = group->phase + 1;
   if (++group->signalled == group->live_waves) complete_phase(*group);
@@ -67,6 +77,9 @@ inline const Op* s_barrier_signal(Wave* wave, const Op* op) {
 }
 template <Form F>
 inline const Op* s_barrier_wait(Wave* wave, const Op* op) {
+  if (s16(wave->s[op->r[0]]) != -1) return stop_with_fault(wave, op, "only the workgroup barrier (-1) is emulated");
+  if (!is_between_signal_and_wait(wave))
+    return stop_with_fault(wave, op, "waits for the workgroup's barrier without having signalled it");
   if (wave->group->phase >= wave->barrier_phase) {
     wave->passed_phase = wave->barrier_phase;
     return op + 1;

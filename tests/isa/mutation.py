@@ -7,7 +7,6 @@ mutant a hash of its own.
 
 from __future__ import annotations
 
-import hashlib
 import random
 import re
 from collections.abc import Sequence
@@ -22,8 +21,8 @@ from elftools.elf.elffile import ELFFile
 from flash_attn_rocm.reference import Mask, compare
 from tests.isa.attention import Case, argument_values, fill_arguments, to_bits
 from tests.isa.hip_runtime import Buffer, Hip, HipError, Pointer
+from tests.isa.listings import listing_file, sealed
 
-HEADER = "flash-attn-rocm decoded 1"
 ELF_PADDING = 9  # e_ident[EI_PAD]
 UNTOUCHED = (
     "s_delay_alu",
@@ -83,7 +82,7 @@ def read_kernel(listing: str, name: str) -> list[Line]:
 
 def write_listing(name: str, lines: Sequence[Line]) -> str:
     rows = [" ".join(f"{word:x}" for word in line.words) + "\t" + line.text for line in lines]
-    return "\n".join([HEADER, f"@{lines[0].pc:x} {name}", *rows, ""])
+    return sealed("\n".join([f"@{lines[0].pc:x} {name}", *rows, ""]))
 
 
 def other_register(text: str, limits: dict[str, int], draw: random.Random) -> str:
@@ -202,7 +201,7 @@ class Bench:
         image[ELF_PADDING : ELF_PADDING + 4] = number.to_bytes(4, "little")
         folder = self.cache / "decoded"
         folder.mkdir(exist_ok=True)
-        file = folder / f"{hashlib.sha256(image).hexdigest()}.txt"
+        file = listing_file(folder, image)
         file.write_text(write_listing(self.kernel["name"], lines))
         try:
             module = self.hip.load(bytes(image))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import hashlib
 import re
 import struct
 from pathlib import Path
@@ -24,6 +23,7 @@ from tests.isa.hip_runtime import (
     Pointer,
     pointers,
 )
+from tests.isa.listings import HEADER, body_of, listing_file, sealed
 
 POISON = 0x7FE17FE1
 
@@ -153,9 +153,9 @@ def test_running_past_the_end(hip: Hip, code: Path) -> None:
 
 
 def patched(code: Path, kernel: str) -> tuple[bytes, str, str]:
-    """The code object with one instruction changed, the listing as shipped, and the line of the instruction in it."""
+    """The code object with one instruction changed, the body of its listing as shipped, and the instruction's line."""
     image = code.read_bytes()
-    listing = (code.parents[1] / "decoded" / f"{hashlib.sha256(image).hexdigest()}.txt").read_text()
+    listing = body_of(listing_file(code.parents[1] / "decoded", image).read_text())
     section = listing[re.search(rf"^@[0-9a-f]+ {kernel}$", listing, re.MULTILINE).end() :]  # type: ignore[union-attr]
     line = section.splitlines()[1]
     words = b"".join(struct.pack("<I", int(word, 16)) for word in line.split("\t")[0].split())
@@ -163,14 +163,19 @@ def patched(code: Path, kernel: str) -> tuple[bytes, str, str]:
     return image.replace(words, struct.pack("<I", 0x12345678)), listing, line
 
 
+def load_with_listing(hip: Hip, cache: Path, image: bytes, body: str) -> Pointer:
+    """A module whose listing in the cache has this body."""
+    (cache / "decoded").mkdir(exist_ok=True)
+    listing_file(cache / "decoded", image).write_text(sealed(body))
+    return hip.load(image)
+
+
 def test_unknown_instruction(hip: Hip, code: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A shape without a handler is an error when the function is looked up, before anything runs."""
-    image, listing, line = patched(code, "to_be_patched")
-    (tmp_path / "decoded").mkdir()
-    name = f"{hashlib.sha256(image).hexdigest()}.txt"
-    (tmp_path / "decoded" / name).write_text(listing.replace(line, "12345678\tv_frobnicate_f32_e32 v4, v5, v6"))
+    image, body, line = patched(code, "to_be_patched")
     monkeypatch.setenv("FLASH_ATTN_ROCM_CACHE", str(tmp_path))
-    module = hip.load(image)
+    body = body.replace(line, "12345678\tv_frobnicate_f32_e32 v4, v5, v6")
+    module = load_with_listing(hip, tmp_path, image, body)
     hip.function(module, "load_at")  # other kernels of the object still work
     with pytest.raises(HipError) as caught:
         hip.function(module, "to_be_patched")
@@ -181,14 +186,141 @@ def test_unknown_instruction(hip: Hip, code: Path, tmp_path: Path, monkeypatch: 
 
 
 def test_listing_of_another_code_object(hip: Hip, code: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    image, listing, _ = patched(code, "to_be_patched")
-    (tmp_path / "decoded").mkdir()
-    (tmp_path / "decoded" / f"{hashlib.sha256(image).hexdigest()}.txt").write_text(listing)
+    image, body, _ = patched(code, "to_be_patched")
     monkeypatch.setenv("FLASH_ATTN_ROCM_CACHE", str(tmp_path))
-    module = hip.load(image)
+    module = load_with_listing(hip, tmp_path, image, body)
     with pytest.raises(HipError) as caught:
         hip.function(module, "to_be_patched")
     assert "does not belong to this code object" in caught.value.fault
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("v_add_nc_u32_e32 v64, v5, v6", "register v64 is beyond the kernel's 64 VGPRs"),
+        ("v_add_nc_u32_e32 v4, v5, v200", "register v200 is beyond the kernel's 64 VGPRs"),
+        ("v_add_nc_u32_e32 v256, v5, v6", "register v256 does not exist"),
+        ("v_add_nc_u32_e32 v4, v5, v300", "register v300 does not exist"),
+        ("v_add_nc_u32_e32 v4, a256, v6", "register a256 does not exist"),
+        ("v_add_nc_u32_e32 v4, a5, v6", "register a5 is beyond the kernel's 0 AGPRs"),
+        ("global_load_b128 v[61:64], v1, s[6:7]", "register v64 is beyond the kernel's 64 VGPRs"),
+        ("global_load_b128 v[253:256], v1, s[6:7]", "register v[253:256] does not exist"),
+        ("v_mov_b32_e32 v4, s106", "register s106 does not exist"),
+        ("v_mov_b32_e32 v4, s4294967296", "no handler for the shape"),
+        ("s_load_b128 s[103:106], s[0:1], 0x0", "register s[103:106] does not exist"),
+        ("s_load_b128 s[7:4], s[0:1], 0x0", "register s[7:4] does not exist"),
+        ("s_mov_b32 s4, ttmp16", "register ttmp16 does not exist"),
+        ("v_add_co_u32 v4, exec_lo, v5, v6", "exec as the second destination is not emulated"),
+    ],
+)
+def test_registers_that_the_wave_does_not_have(
+    hip: Hip, code: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, reason: str
+) -> None:
+    image, body, line = patched(code, "to_be_patched")
+    monkeypatch.setenv("FLASH_ATTN_ROCM_CACHE", str(tmp_path))
+    module = load_with_listing(hip, tmp_path, image, body.replace(line, f"12345678\t{text}"))
+    with pytest.raises(HipError) as caught:
+        hip.function(module, "to_be_patched")
+    assert caught.value.code == INVALID_IMAGE
+    assert f'instruction "{text}": ' in caught.value.fault
+    assert reason in caught.value.fault
+
+
+def padded(image: bytes) -> bytes:
+    """The same code object with a hash that no listing has: a number in the padding of its ELF header."""
+    return image[:9] + b"\1" + image[10:]
+
+
+def fake_objdump(tool: Path, listing: str, ending: str = "") -> None:
+    """A program that prints a listing's text as llvm-objdump does, then does what `ending` says."""
+    pc, out = 0, []
+    for row in body_of(listing).splitlines():
+        if row.startswith("@"):
+            begin, _, symbol = row[1:].partition(" ")
+            pc = int(begin, 16)
+            out.append(f"{pc:016x} <{symbol}>:")
+        else:
+            words, _, text = row.partition("\t")
+            out.append(f"\t{text} // {pc:012X}: {words}")
+            pc += 4 * len(words.split())
+    output = tool.with_suffix(".out")
+    output.write_text("\n".join(["", *out, ""]))
+    tool.write_text(
+        f'#!/bin/sh\nif [ "$1" = --version ]; then echo LLVM version 22.1.8; else cat {output}; {ending or ":"}; fi\n'
+    )
+    tool.chmod(0o755)
+
+
+DAMAGE = {
+    "a register": lambda text: text.replace("v_add_nc_u32_e32 v4, v5, v6", "v_add_nc_u32_e32 v4, v5, v7"),
+    "a mnemonic": lambda text: text.replace("v_add_nc_u32_e32 v4, v5, v6", "v_sub_nc_u32_e32 v4, v5, v6"),
+    "a lost line": lambda text: "".join(line for line in text.splitlines(True) if "v_add_nc_u32_e32 v4" not in line),
+    "a lost end": lambda text: text[: len(text) // 2],
+    "nothing but the header": lambda text: text.partition("\n")[0],
+    "an empty file": lambda text: "",
+    "another version": lambda text: text.replace(HEADER, HEADER.replace("2", "1")),
+    "an old header": lambda text: "flash-attn-rocm decoded 1\n" + body_of(text),
+    "a checksum": lambda text: text.replace(text.splitlines()[0][-4:], "0000", 1),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+@pytest.mark.parametrize("objdump", [True, False])
+def test_damaged_listing(
+    hip: Hip, code: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damage: str, objdump: bool
+) -> None:
+    """Decoded anew and replaced; an error that names the file where nothing can decode."""
+    image = padded(code.read_bytes())
+    listing = listing_file(code.parents[1] / "decoded", code.read_bytes()).read_text()
+    damaged = DAMAGE[damage](listing)
+    assert damaged != listing
+    file = listing_file(tmp_path / "decoded", image)
+    file.parent.mkdir()
+    file.write_text(damaged)
+    monkeypatch.setenv("FLASH_ATTN_ROCM_CACHE", str(tmp_path))
+    tool = tmp_path / "llvm-objdump"
+    monkeypatch.setenv("FLASH_ATTN_ROCM_LLVM_OBJDUMP", str(tool))
+    if objdump:
+        fake_objdump(tool, listing)
+        hip.function(hip.load(image), "to_be_patched")
+        assert file.read_text() == listing
+        return
+    with pytest.raises(HipError) as caught:
+        hip.load(image)
+    assert caught.value.code == INVALID_IMAGE
+    assert str(file) in caught.value.fault
+    assert "cannot be run" in caught.value.fault
+
+
+@pytest.mark.parametrize("ending", ["exit 3", "kill -9 $$"])
+def test_failed_decode_is_not_kept(
+    hip: Hip, code: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ending: str
+) -> None:
+    monkeypatch.setenv("FLASH_ATTN_ROCM_CACHE", str(tmp_path))
+    tool = tmp_path / "llvm-objdump"
+    monkeypatch.setenv("FLASH_ATTN_ROCM_LLVM_OBJDUMP", str(tool))
+    fake_objdump(tool, listing_file(code.parents[1] / "decoded", code.read_bytes()).read_text(), ending)
+    with pytest.raises(HipError) as caught:
+        hip.load(padded(code.read_bytes()))
+    assert caught.value.code == INVALID_IMAGE
+    assert not (tmp_path / "decoded").exists()
+
+
+@pytest.mark.parametrize("kept", [0, 1, 20, 100, -1])
+def test_partial_decode_is_not_kept(
+    hip: Hip, code: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kept: int
+) -> None:
+    """A disassembler that ends early and says that all is well."""
+    monkeypatch.setenv("FLASH_ATTN_ROCM_CACHE", str(tmp_path))
+    tool = tmp_path / "llvm-objdump"
+    monkeypatch.setenv("FLASH_ATTN_ROCM_LLVM_OBJDUMP", str(tool))
+    fake_objdump(tool, listing_file(code.parents[1] / "decoded", code.read_bytes()).read_text())
+    output = tool.with_suffix(".out")
+    output.write_text("".join(output.read_text().splitlines(True)[:kept]))
+    with pytest.raises(HipError) as caught:
+        hip.load(padded(code.read_bytes()))
+    assert caught.value.code == INVALID_IMAGE
+    assert not (tmp_path / "decoded").exists()
 
 
 @pytest.mark.parametrize("version", [None, 19])
@@ -235,6 +367,27 @@ def test_random_damage_never_crashes(hip: Hip, code: Path, monkeypatch: pytest.M
             assert error.code in (INVALID_IMAGE, NO_BINARY_FOR_GPU)
 
 
+def test_preloaded_arguments(hip: Hip, code: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """kernarg_preload_spec_length of the kernel descriptor (LLVM's AMDGPU usage document): 2 bytes at 58."""
+    from elftools.elf.elffile import ELFFile
+
+    with code.open("rb") as file:
+        address = ELFFile(file).get_section_by_name(".dynsym").get_symbol_by_name("load_at.kd")[0]["st_value"]
+        file.seek(0)
+        segments = [s for s in ELFFile(file).iter_segments() if s["p_type"] == "PT_LOAD"]
+        home = next(s for s in segments if s["p_vaddr"] <= address < s["p_vaddr"] + s["p_filesz"])
+        offset = address - home["p_vaddr"] + home["p_offset"] + 58
+    image = bytearray(code.read_bytes())
+    assert image[offset : offset + 2] == b"\0\0"
+    body = body_of(listing_file(code.parents[1] / "decoded", bytes(image)).read_text())
+    image[offset] = 3
+    monkeypatch.setenv("FLASH_ATTN_ROCM_CACHE", str(tmp_path))
+    module = load_with_listing(hip, tmp_path, bytes(image), body)
+    hip.function(module, "store_at")
+    with pytest.raises(HipError, match="kernel load_at wants 3 dwords of its arguments preloaded in SGPRs"):
+        hip.function(module, "load_at")
+
+
 @pytest.mark.parametrize("image", [b"\x7fELF" + b"\0" * 200, b"not a code object at all" + b"\0" * 100])
 def test_not_a_code_object(hip: Hip, image: bytes) -> None:
     with pytest.raises(HipError) as caught:
@@ -263,6 +416,8 @@ def test_missing_function(hip: Hip, code: Path) -> None:
         (32, (0, 1, 1), (32, 1, 1), 0, INVALID_CONFIGURATION),
         (32, (1, 1, 1), (2048, 1, 1), 0, INVALID_CONFIGURATION),
         (32, (1, 70000, 1), (32, 1, 1), 0, INVALID_CONFIGURATION),
+        (32, (1, 1, 1), (1 << 22, 1 << 21, 1 << 21), 0, INVALID_CONFIGURATION),
+        (32, (1 << 31, 1, 1), (32, 1, 1), 0, INVALID_CONFIGURATION),
         (32, (1, 1, 1), (32, 1, 1), 65537, INVALID_CONFIGURATION),
     ],
 )

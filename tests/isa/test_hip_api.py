@@ -15,7 +15,8 @@ import pytest
 
 from tests.isa.hip_runtime import INVALID_HANDLE, INVALID_VALUE, Hip, HipError, Pointer
 
-INVALID_DIRECTION, NO_DEVICE, INVALID_DEVICE, ALREADY_REGISTERED, NOT_REGISTERED, NOT_SUPPORTED = (
+OUT_OF_MEMORY, INVALID_DIRECTION, NO_DEVICE, INVALID_DEVICE, ALREADY_REGISTERED, NOT_REGISTERED, NOT_SUPPORTED = (
+    2,
     21,
     100,
     101,
@@ -60,6 +61,24 @@ def test_one_device_by_default(emulator: Path) -> None:
 
 def test_several_devices(emulator: Path) -> None:
     assert ask_devices(emulator, "gfx1201,gfx1201,gfx1201")["count"] == 3
+
+
+@pytest.mark.parametrize("setting", [" gfx1201 ,\tgfx1201", ",gfx1201,,gfx1201,", "gfx1201,gfx1201"])
+def test_blanks_and_empty_parts_of_the_list(emulator: Path, setting: str) -> None:
+    """As in the Python package; a name that comes twice is two devices."""
+    assert [device["arch"] for device in ask_devices(emulator, setting)["devices"]] == ["gfx1201", "gfx1201"]
+
+
+@pytest.mark.parametrize("setting", ["", "  "])
+def test_blank_list_is_the_default(emulator: Path, setting: str) -> None:
+    assert [device["arch"] for device in ask_devices(emulator, setting)["devices"]] == ["gfx1201"]
+
+
+@pytest.mark.parametrize("setting", [",", " , "])
+def test_list_without_a_name(emulator: Path, setting: str) -> None:
+    answer = ask_devices(emulator, setting)
+    assert (answer["code"], answer["count"]) == (NO_DEVICE, 0)
+    assert "names no GPU" in answer["fault"]
 
 
 def test_unknown_device(emulator: Path) -> None:
@@ -130,6 +149,90 @@ def test_copies_and_fills(hip: Hip) -> None:
     )
     buffer.free()
     other.free()
+
+
+HUGE = [2**64 - 1, 2**64 - 4096, 2**63, 2**64 - 2**33]
+
+
+@pytest.mark.parametrize("size", HUGE)
+@pytest.mark.parametrize("into", [0, 10])
+def test_sizes_that_overflow(hip: Hip, size: int, into: int) -> None:
+    """An end computed in 64 bits would lie before the beginning."""
+    buffer, host = hip.buffer(np.zeros(100, np.uint8)), np.zeros(100, np.uint8)
+    device, here, count = Pointer(buffer.address + into), host.ctypes.data_as(Pointer), ctypes.c_size_t(size)
+    assert hip.library.hipMemset(device, 1, count) == INVALID_VALUE
+    assert hip.library.hipMemsetAsync(device, 1, count, None) == INVALID_VALUE
+    for kind in (1, 3, 4):
+        assert hip.library.hipMemcpy(device, here, count, kind) == INVALID_VALUE
+    for kind in (2, 3, 4):
+        assert hip.library.hipMemcpy(here, device, count, kind) == INVALID_VALUE
+    for kind in (0, 4):
+        assert hip.library.hipMemcpyAsync(here, Pointer(host.ctypes.data + 50), count, kind, None) == INVALID_VALUE
+    # What begins near the end of the address space.
+    assert hip.library.hipMemset(Pointer(2**64 - 8), 1, ctypes.c_size_t(16)) == INVALID_VALUE
+    assert hip.library.hipMemcpy(Pointer(2**64 - 8), here, ctypes.c_size_t(16), 4) == INVALID_VALUE
+    assert hip.library.hipHostRegister(here, count, 0) == INVALID_VALUE
+    assert (buffer.read() == 0).all()
+    buffer.free()
+
+
+def test_default_copies_stay_inside_allocations(hip: Hip) -> None:
+    data = np.arange(100, dtype=np.uint8)
+    buffer, host = hip.buffer(data), np.zeros(200, np.uint8)
+    hip.call("hipMemcpy", host.ctypes.data_as(Pointer), Pointer(buffer.address), ctypes.c_size_t(100), 4)
+    np.testing.assert_array_equal(host[:100], data)
+    assert hip.library.hipMemcpy(host.ctypes.data_as(Pointer), Pointer(buffer.address), ctypes.c_size_t(101), 4) == 1
+    assert hip.library.hipMemcpy(Pointer(buffer.address), host.ctypes.data_as(Pointer), ctypes.c_size_t(101), 4) == 1
+    buffer.free()
+
+
+def free_memory(hip: Hip) -> tuple[int, int]:
+    free, total = ctypes.c_size_t(), ctypes.c_size_t()
+    hip.call("hipMemGetInfo", ctypes.byref(free), ctypes.byref(total))
+    return free.value, total.value
+
+
+def resident_bytes() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+@pytest.mark.parametrize("size", HUGE)
+def test_more_memory_than_there_is(hip: Hip, size: int) -> None:
+    pointer = Pointer(1)
+    assert hip.library.hipMalloc(ctypes.byref(pointer), ctypes.c_size_t(size)) == OUT_OF_MEMORY
+    assert pointer.value is None
+
+
+def test_memory_of_the_device_is_limited_and_cheap_until_written(hip: Hip) -> None:
+    """All of it can be allocated, a byte more cannot; untouched memory is poison and costs nothing."""
+    free, total = free_memory(hip)
+    assert total == 16 << 30
+    before, pointer, other = resident_bytes(), Pointer(), Pointer()
+    hip.call("hipMalloc", ctypes.byref(pointer), ctypes.c_size_t(free - 5))
+    assert free_memory(hip) == (5, total)
+    assert hip.library.hipMalloc(ctypes.byref(other), ctypes.c_size_t(6)) == OUT_OF_MEMORY
+    hip.call("hipMalloc", ctypes.byref(other), ctypes.c_size_t(5))
+    hip.call("hipFree", other)
+    address, last = pointer.value or 0, np.zeros(2, np.uint32)
+    for offset in (0, 4096, (64 << 20) - 4, 5 << 30, (free - 5) // 4 * 4 - 8):
+        hip.call("hipMemcpy", last.ctypes.data_as(Pointer), Pointer(address + offset), ctypes.c_size_t(8), 2)
+        assert (last == 0x7FE17FE1).all()
+    hip.call("hipMemset", Pointer(address + (7 << 30)), 1, ctypes.c_size_t(4))
+    hip.call("hipMemcpy", last.ctypes.data_as(Pointer), Pointer(address + (7 << 30)), ctypes.c_size_t(8), 2)
+    assert last.tolist() == [0x01010101, 0x7FE17FE1]
+    hip.call("hipMemcpy", last.ctypes.data_as(Pointer), Pointer(address + (8 << 30)), ctypes.c_size_t(8), 2)
+    assert (last == 0x7FE17FE1).all()  # a write does not reach other parts
+    assert resident_bytes() - before < 200 << 20
+    hip.call("hipFree", pointer)
+    assert free_memory(hip) == (free, total)
+
+
+def test_write_behind_a_large_allocation_is_found_at_free(hip: Hip) -> None:
+    pointer, size = Pointer(), (200 << 20) + 5
+    hip.call("hipMalloc", ctypes.byref(pointer), ctypes.c_size_t(size))
+    ctypes.memset((pointer.value or 0) + size, 1, 1)
+    with pytest.raises(HipError, match=f"wrote next to the {size} bytes"):
+        hip.call("hipFree", pointer)
 
 
 def test_free_of_unknown_memory(hip: Hip) -> None:
