@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from numbers import Integral, Real
 from typing import Any
 
@@ -19,7 +20,7 @@ _FLOAT_MIN = 2.0**-126
 _INT32_MIN, _INT32_MAX = -(2**31), 2**31 - 1
 
 
-def _check_layout(name: str, tensor: Any) -> None:
+def check_layout(name: str, tensor: Any) -> None:
     """A dense tensor: of other layouts, shape and strides are missing or mean something else."""
     if not isinstance(tensor, Tensor):
         raise InputError(f"{name} is {type(tensor).__name__}; expected a torch.Tensor")
@@ -28,46 +29,70 @@ def _check_layout(name: str, tensor: Any) -> None:
         raise InputError(f"{name} has layout {kind}; expected torch.strided (a dense tensor). Convert it first")
 
 
-def _check_tensors(q: Tensor, k: Tensor, v: Tensor) -> None:
-    named = {"q": q, "k": k, "v": v}
+def check_attention_tensors(named: Mapping[str, Any], layouts: Mapping[str, str]) -> None:
+    """Dense tensors of one 16-bit dtype on one device; `layouts` gives the names of each one's dimensions."""
     for name, tensor in named.items():
-        _check_layout(name, tensor)
-        if tensor.dim() != 4:
+        check_layout(name, tensor)
+        expected = layouts[name]
+        if tensor.dim() != expected.count(",") + 1:
             raise InputError(
                 f"{name} has {tensor.dim()} dimensions, shape {tuple(tensor.shape)}; "
-                "expected 4: (batch, seqlen, nheads, headdim)"
+                f"expected {expected.count(',') + 1}: ({expected})"
             )
-    dtypes = ", ".join(f"{name} {tensor.dtype}" for name, tensor in named.items())
-    if any(tensor.dtype not in DTYPES for tensor in named.values()):
-        raise InputError(
-            f"dtypes are {dtypes}; allowed: torch.float16 and torch.bfloat16. "
-            "Cast q, k and v first (under autocast, rotary embeddings and norms often promote them to float32)"
-        )
-    if not q.dtype == k.dtype == v.dtype:
-        raise InputError(f"q, k and v must have one dtype, but they have: {dtypes}. Cast them to the same one")
-    if not q.device == k.device == v.device:
-        devices = ", ".join(f"{name} on {tensor.device}" for name, tensor in named.items())
-        raise InputError(f"q, k and v must be on one device, but: {devices}")
+    first = next(iter(named.values()))
+    # Messages are made where they are needed: a call is made thousands of times, and torch.compile traces this.
+    for tensor in named.values():
+        if tensor.dtype not in DTYPES:
+            raise InputError(
+                f"dtypes are {_dtypes(named)}; allowed: torch.float16 and torch.bfloat16. Cast {listed(named)} first "
+                "(under autocast, rotary embeddings and norms often promote them to float32)"
+            )
+    for tensor in named.values():
+        if tensor.dtype != first.dtype:
+            raise InputError(
+                f"{listed(named)} must have one dtype, but they have: {_dtypes(named)}. Cast them to the same one"
+            )
+        if tensor.device != first.device:
+            devices = ", ".join(f"{name} on {tensor.device}" for name, tensor in named.items())
+            raise InputError(f"{listed(named)} must be on one device, but: {devices}")
 
 
-def _check_shapes(q: Tensor, k: Tensor, v: Tensor) -> None:
-    shapes = f"q {tuple(q.shape)}, k {tuple(k.shape)}, v {tuple(v.shape)}"
+def _dtypes(named: Mapping[str, Tensor]) -> str:
+    return ", ".join(f"{name} {tensor.dtype}" for name, tensor in named.items())
+
+
+def listed(names: Iterable[str]) -> str:
+    """`q, k and v`."""
+    *most, last = names
+    return f"{', '.join(most)} and {last}" if most else last
+
+
+def describe_shapes(named: Mapping[str, Tensor]) -> str:
+    """`q (2, 5, 4, 64), k (2, 7, 4, 64)`."""
+    return ", ".join(f"{name} {tuple(tensor.shape)}" for name, tensor in named.items())
+
+
+def check_heads(named: Mapping[str, Tensor]) -> None:
+    """Of q, k and v (or caches), in this order: k and v alike, heads and head dims (last two) that go with q's."""
+    (_, q), (name_k, k), (name_v, v) = list(named.items())[:3]
     if k.shape != v.shape:
-        raise InputError(f"k and v must have the same shape, but: {shapes}")
-    if q.shape[0] != k.shape[0]:
-        raise InputError(f"batch sizes of q and k differ: {shapes}")
-    if q.shape[3] != k.shape[3]:
-        raise InputError(f"head dims of q and k differ: {shapes}")
-    if not 1 <= q.shape[3] <= MAX_HEAD_DIM:
-        raise InputError(f"head dim is {q.shape[3]}; allowed: 1 to {MAX_HEAD_DIM}")
-    heads, heads_k = q.shape[2], k.shape[2]
+        raise InputError(f"{name_k} and {name_v} must have the same shape, but: {describe_shapes(named)}")
+    if q.shape[-1] != k.shape[-1]:
+        raise InputError(f"head dims of q and {name_k} differ: {describe_shapes(named)}")
+    if not 1 <= q.shape[-1] <= MAX_HEAD_DIM:
+        raise InputError(f"head dim is {q.shape[-1]}; allowed: 1 to {MAX_HEAD_DIM}")
+    heads, heads_k = q.shape[-2], k.shape[-2]
     if heads_k == 0 or heads % heads_k != 0:
-        raise InputError(f"nheads of q ({heads}) must be a multiple of nheads of k and v ({heads_k}): {shapes}")
+        raise InputError(
+            f"nheads of q ({heads}) must be a multiple of nheads of {name_k} and {name_v} ({heads_k}): "
+            f"{describe_shapes(named)}"
+        )
 
 
-def _check_alibi(q: Tensor, slopes: Tensor) -> None:
-    _check_layout("alibi_slopes", slopes)
-    batch, heads = q.shape[0], q.shape[2]
+def check_alibi(q: Tensor, slopes: Tensor, batch: int) -> None:
+    """float32 (nheads,) or (batch, nheads) on q's device."""
+    check_layout("alibi_slopes", slopes)
+    heads = q.shape[-2]
     if slopes.dtype != torch.float32:
         raise InputError(f"alibi_slopes is {slopes.dtype}; expected torch.float32")
     if slopes.device != q.device:
@@ -99,6 +124,24 @@ def _check_window(window_size: Any) -> None:
             raise InputError(f"window_size is {window_size!r}; {expected}")
 
 
+def check_integer(name: str, value: Any, least: int, most: int) -> None:
+    """An integer within bounds, those included."""
+    is_integer = isinstance(value, (int, torch.SymInt, Integral)) and not isinstance(value, bool)
+    if not (is_integer and least <= value <= most):
+        raise InputError(f"{name} is {value!r}; expected an integer from {least} to {most}")
+
+
+def check_scoring(*, softmax_scale: Any, window_size: Any, softcap: Any, dropout_p: Any = 0.0) -> None:
+    """The numbers that every attention function takes."""
+    _check_number("dropout_p", dropout_p)
+    if not 0.0 <= dropout_p < 1.0:
+        raise InputError(f"dropout_p is {dropout_p}; allowed: 0 <= dropout_p < 1")
+    if softmax_scale is not None:
+        _check_float("softmax_scale", softmax_scale, "None, 0 or a finite number", positive=False)
+    _check_window(window_size)
+    _check_float("softcap", softcap, "0 (off) or a finite positive number", positive=True)
+
+
 def check_inputs(
     q: Tensor,
     k: Tensor,
@@ -115,14 +158,19 @@ def check_inputs(
     Raises:
         InputError: names the argument, its value and what is allowed.
     """
-    _check_tensors(q, k, v)
-    _check_shapes(q, k, v)
-    _check_number("dropout_p", dropout_p)
-    if not 0.0 <= dropout_p < 1.0:
-        raise InputError(f"dropout_p is {dropout_p}; allowed: 0 <= dropout_p < 1")
-    if softmax_scale is not None:
-        _check_float("softmax_scale", softmax_scale, "None, 0 or a finite number", positive=False)
-    _check_window(window_size)
-    _check_float("softcap", softcap, "0 (off) or a finite positive number", positive=True)
+    named = {"q": q, "k": k, "v": v}
+    check_attention_tensors(named, dict.fromkeys(named, "batch, seqlen, nheads, headdim"))
+    if k.shape == v.shape and q.shape[0] != k.shape[0]:
+        raise InputError(f"batch sizes of q and k differ: {describe_shapes(named)}")
+    check_heads(named)
+    check_scoring(dropout_p=dropout_p, softmax_scale=softmax_scale, window_size=window_size, softcap=softcap)
     if alibi_slopes is not None:
-        _check_alibi(q, alibi_slopes)
+        check_alibi(q, alibi_slopes, q.shape[0])
+
+
+def check_packed(name: str, tensor: Any, layout: str, parts: int) -> None:
+    """A tensor that holds q, k and v, or k and v, side by side in its third to last dimension."""
+    check_layout(name, tensor)
+    dimensions = layout.count(",") + 1
+    if tensor.dim() != dimensions or tensor.shape[-3] != parts:
+        raise InputError(f"{name} has shape {tuple(tensor.shape)}; expected {dimensions} dimensions: ({layout})")

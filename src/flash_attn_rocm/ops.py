@@ -173,7 +173,7 @@ def _backward(ctx: Any, grad_out: Tensor | None, grad_lse: Tensor | None) -> tup
             for tensor in tensors
         ]
         out, lse, _ = sdpa.forward(
-            *leaves, **ctx.arguments, alibi_slopes=alibi_slopes, return_attn_probs=again or grad_lse is not None
+            *leaves, **ctx.arguments, alibi_slopes=alibi_slopes, want_lse=again or grad_lse is not None
         )
         pairs = [(o, g) for o, g in ((out, grad_out), (lse, grad_lse)) if g is not None]
         outputs, grads = [o for o, _ in pairs], [g for _, g in pairs]

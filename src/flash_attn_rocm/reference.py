@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -34,22 +35,61 @@ class Mask:
         return keep
 
 
+@dataclass(frozen=True)
+class Scoring:
+    """What is done to q k^T: softmax_scale, then softcap, ALiBi slopes (nheads,) or (batch, nheads), and the mask."""
+
+    softmax_scale: float
+    mask: Mask = Mask()
+    softcap: float = 0.0
+    alibi_slopes: Tensor | None = None
+
+    def of_sequence(self, index: int) -> Scoring:
+        """For one sequence of a batch."""
+        if self.alibi_slopes is None or self.alibi_slopes.dim() == 1:
+            return self
+        return replace(self, alibi_slopes=self.alibi_slopes[index])
+
+
+@dataclass(frozen=True)
+class Dropped:
+    """Dropout: its probability, and the random byte of each weight (batch, nheads, seqlen_q, seqlen_k)."""
+
+    probability: float
+    random_map: Tensor
+
+    def factors(self) -> Tensor:
+        """What each weight is multiplied by, float64."""
+        kept = self.random_map.cpu().to(torch.int64) <= math.floor(255.0 * (1.0 - self.probability))
+        return kept.to(torch.float64) / (1.0 - self.probability)
+
+
 def attention_in(
-    dtype: torch.dtype, q: Tensor, k: Tensor, v: Tensor, softmax_scale: float, mask: Mask
+    dtype: torch.dtype, q: Tensor, k: Tensor, v: Tensor, scoring: Scoring, dropped: Dropped | None = None
 ) -> tuple[Tensor, Tensor]:
     """Attention with every step in `dtype` on the CPU: out (B, Sq, H, D), lse (B, H, Sq) in dtype or float32.
 
     Queries that see no key give out 0 and lse -inf.
     """
+    seqlen_q, seqlen_k = q.shape[1], k.shape[1]
     groups = q.shape[2] // k.shape[2]
     heads_first = [tensor.detach().cpu().to(dtype).transpose(1, 2) for tensor in (q, k, v)]
     rows, keys, values = heads_first[0], *(t.repeat_interleave(groups, dim=1) for t in heads_first[1:])
-    scores = torch.matmul(rows * softmax_scale, keys.transpose(-1, -2))
-    scores = scores.masked_fill(~mask.keep(q.shape[1], k.shape[1]), float("-inf"))
-    if k.shape[1] == 0:
-        shape = (q.shape[0], q.shape[2], q.shape[1])
+    scores = torch.matmul(rows * scoring.softmax_scale, keys.transpose(-1, -2))
+    if scoring.softcap > 0.0:
+        scores = scoring.softcap * torch.tanh(scores / scoring.softcap)
+    if scoring.alibi_slopes is not None:
+        distance = (torch.arange(seqlen_q)[:, None] + seqlen_k - seqlen_q - torch.arange(seqlen_k)).abs()
+        slopes = scoring.alibi_slopes.detach().cpu().double()
+        slopes = slopes.reshape(-1, slopes.shape[-1], 1, 1)
+        scores = scores - (slopes * distance).to(dtype)
+    scores = scores.masked_fill(~scoring.mask.keep(seqlen_q, seqlen_k), float("-inf"))
+    if seqlen_k == 0:
+        shape = (q.shape[0], q.shape[2], seqlen_q)
         return torch.zeros(q.shape, dtype=dtype), torch.full(shape, float("-inf"), dtype=dtype)
     probabilities = torch.nan_to_num(torch.softmax(scores, dim=-1), nan=0.0)
+    if dropped is not None:
+        probabilities = probabilities * dropped.factors().to(dtype)
     lse = torch.logsumexp(scores if dtype == torch.float64 else scores.float(), dim=-1)
     return torch.matmul(probabilities, values).transpose(1, 2), lse
 
@@ -78,15 +118,21 @@ def _max_difference(a: Tensor, b: Tensor) -> float:
     return float(torch.nan_to_num(difference, nan=float("inf")).max())
 
 
-def compare(
-    out: Tensor, lse: Tensor, q: Tensor, k: Tensor, v: Tensor, *, softmax_scale: float, mask: Mask
-) -> Comparison:
-    """Compare a result with float64; the allowed error comes from the same computation in the inputs' dtype."""
-    exact_out, exact_lse = attention_in(torch.float64, q, k, v, softmax_scale, mask)
-    same_dtype_out, _ = attention_in(q.dtype, q, k, v, softmax_scale, mask)
+def compare_results(out: Tensor, lse: Tensor, exact: tuple[Tensor, Tensor], same_dtype: Tensor) -> Comparison:
+    """Compare a result with the float64 one; the allowed error comes from the same computation in the inputs' dtype."""
+    exact_out, exact_lse = exact
     return Comparison(
         error=_max_difference(out.detach().cpu(), exact_out),
-        allowed=ERROR_FACTOR * _max_difference(same_dtype_out, exact_out) + ERROR_FLOOR,
+        allowed=ERROR_FACTOR * _max_difference(same_dtype, exact_out) + ERROR_FLOOR,
         lse_error=_max_difference(lse.detach().cpu(), exact_lse),
         lse_allowed=LSE_ALLOWED,
     )
+
+
+def compare(
+    out: Tensor, lse: Tensor, q: Tensor, k: Tensor, v: Tensor, scoring: Scoring, dropped: Dropped | None = None
+) -> Comparison:
+    """Compare the result of a call with sequences of one length."""
+    exact = attention_in(torch.float64, q, k, v, scoring, dropped)
+    same_dtype, _ = attention_in(q.dtype, q, k, v, scoring, dropped)
+    return compare_results(out, lse, exact, same_dtype)

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from flash_attn_rocm import backends, flash_attn_func, ops
-from flash_attn_rocm.backends import sdpa
+from flash_attn_rocm.backends import dense
 from flash_attn_rocm.errors import KernelUnavailableError
 from tests.api.attention_reference import attention_fp64
 
@@ -108,21 +108,21 @@ def test_the_backward_pass_is_fused_unless_lse_is_differentiated(
 ) -> None:
     """The explicit path holds a float32 score matrix: autograd's zeros for an unused lse must not lead there."""
     used: list[str] = []
-    for name in ("_fused", "_explicit"):
-        function = getattr(sdpa, name)
-        monkeypatch.setattr(sdpa, name, lambda *a, f=function, n=name, **k: (used.append(n), f(*a, **k))[1])
+    for name in ("fused", "explicit"):
+        function = getattr(dense, name)
+        monkeypatch.setattr(dense, name, lambda *a, f=function, n=name, **k: (used.append(n), f(*a, **k))[1])
     tensors = inputs(kernel_device, grad=True)
     out, lse, _ = flash_attn_func(*tensors, causal=True, return_attn_probs=True)
     parts = {"out": [out], "lse": [lse], "both": [out, lse]}[wanted]
     sum(part.float().sum() for part in parts).backward()
-    assert used == (["_fused"] if wanted == "out" else ["_explicit"])
+    assert used == (["fused"] if wanted == "out" else ["explicit"])
 
 
 def test_a_compiled_training_step_is_fused(kernel_device: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object, **__: object) -> None:
         raise AssertionError("the O(S^2) path was taken")
 
-    monkeypatch.setattr(sdpa, "_explicit", fail)
+    monkeypatch.setattr(dense, "explicit", fail)
     torch._dynamo.reset()
     compiled = torch.compile(lambda q, k, v: flash_attn_func(q, k, v), fullgraph=True, backend="aot_eager")
     tensors = inputs(kernel_device)
@@ -140,7 +140,7 @@ def test_torch_still_marks_constant_results_as_we_do() -> None:
     """The backend's choice copies torch.compiler.assume_constant_result, which imports torch._dynamo."""
     marked = torch.compiler.assume_constant_result(lambda: 0)
     assert marked._dynamo_marked_constant is True
-    assert backends._prepare._dynamo_marked_constant is True
+    assert backends.prepare._dynamo_marked_constant is True
 
 
 def test_lse_is_differentiable_too(kernel_device: str) -> None:

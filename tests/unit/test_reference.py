@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from flash_attn_rocm.reference import LSE_ALLOWED, Mask, attention_in, compare
+from flash_attn_rocm.reference import LSE_ALLOWED, Mask, Scoring, attention_in, compare
 
 
 @pytest.mark.parametrize(
@@ -32,7 +32,7 @@ def test_attention_by_hand() -> None:
     q = torch.tensor([1.0]).reshape(1, 1, 1, 1)
     k = torch.tensor([0.0, math.log(3.0)]).reshape(1, 2, 1, 1)
     v = torch.tensor([4.0, 8.0]).reshape(1, 2, 1, 1)
-    out, lse = attention_in(torch.float64, q, k, v, 1.0, Mask())
+    out, lse = attention_in(torch.float64, q, k, v, Scoring(1.0))
     assert out.item() == pytest.approx(7.0, abs=1e-6)
     assert lse.item() == pytest.approx(math.log(4.0), abs=1e-6)
 
@@ -40,7 +40,7 @@ def test_attention_by_hand() -> None:
 @pytest.mark.parametrize("seqlen_k", [0, 2])
 def test_queries_without_keys_give_zero_and_minus_infinity(seqlen_k: int) -> None:
     q, k = torch.ones(1, 3, 2, 8), torch.ones(1, seqlen_k, 2, 8)
-    out, lse = attention_in(torch.float64, q, k, k, 1.0, Mask(right=0))
+    out, lse = attention_in(torch.float64, q, k, k, Scoring(1.0, Mask(right=0)))
     assert (out[:, : 3 - seqlen_k] == 0).all()
     assert torch.isneginf(lse[:, :, : 3 - seqlen_k]).all()
 
@@ -53,7 +53,7 @@ def _inputs() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
 @pytest.mark.parametrize("spoil", ["nothing", "value", "nan", "row order", "lse", "lse sign"])
 def test_compare_finds_every_kind_of_error(spoil: str) -> None:
     q, k, v = _inputs()
-    exact, lse = attention_in(torch.float64, q, k, v, 0.25, Mask(right=0))
+    exact, lse = attention_in(torch.float64, q, k, v, Scoring(0.25, Mask(right=0)))
     out, lse = exact.to(torch.bfloat16), lse.float()
     if spoil == "value":
         out[0, 3, 1, 5] += 0.5
@@ -65,4 +65,4 @@ def test_compare_finds_every_kind_of_error(spoil: str) -> None:
         lse[0, 0, 0] += 10 * LSE_ALLOWED
     elif spoil == "lse sign":
         lse[0, 0, 0] = math.inf
-    assert compare(out, lse, q, k, v, softmax_scale=0.25, mask=Mask(right=0)).passed == (spoil == "nothing")
+    assert compare(out, lse, q, k, v, Scoring(0.25, Mask(right=0))).passed == (spoil == "nothing")

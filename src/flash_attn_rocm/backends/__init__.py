@@ -1,4 +1,4 @@
-"""Chooses the backend of an attention call (CK kernels or torch's attention) and calls it."""
+"""Chooses the backend of an attention call: CK kernels or torch's attention."""
 
 from __future__ import annotations
 
@@ -8,12 +8,10 @@ from dataclasses import dataclass
 from functools import cache
 
 import torch
-from torch import Tensor
 
 from flash_attn_rocm import environment, paths
 from flash_attn_rocm.archs import load_arch, packaged_archs
-from flash_attn_rocm.backends import ck, sdpa
-from flash_attn_rocm.checks import check_inputs
+from flash_attn_rocm.backends import ck
 from flash_attn_rocm.errors import BackendChoiceError, KernelsNotInstalledError, NoKernelsForGpuError
 
 BACKENDS = ("ck", "sdpa")
@@ -123,7 +121,7 @@ def _chosen(device_type: str, device_index: int | None, *variables: str | None) 
     return choice_for(device_type, device_index).backend
 
 
-def _prepare(device_type: str, device_index: int | None) -> str:
+def prepare(device_type: str, device_index: int | None) -> str:
     """Choose, and load what the choice needs; cheap when nothing has changed since the last call."""
     get = os.environ.get
     backend = _chosen(device_type, device_index, *[get(name) for name in environment.CHOICE])
@@ -135,46 +133,4 @@ def _prepare(device_type: str, device_index: int | None) -> str:
 # What torch.compiler.assume_constant_result does, without importing torch._dynamo (seconds): a compiled caller
 # evaluates the choice, and loads the library, once while it is traced. The attribute is private to torch: it works in
 # 2.11.0 and 2.13.0, and tests/api/test_torch_integration.py fails where torch renames it.
-_prepare._dynamo_marked_constant = True  # type: ignore[attr-defined]
-
-
-def attention(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    *,
-    dropout_p: float,
-    softmax_scale: float | None,
-    causal: bool,
-    window_size: tuple[int, int],
-    softcap: float,
-    alibi_slopes: Tensor | None,
-    return_attn_probs: bool,
-) -> Tensor | tuple[Tensor, Tensor, Tensor]:
-    """Check the arguments of `flash_attn_func`, choose a backend and run it."""
-    check_inputs(
-        q,
-        k,
-        v,
-        dropout_p=dropout_p,
-        softmax_scale=softmax_scale,
-        window_size=window_size,
-        softcap=softcap,
-        alibi_slopes=alibi_slopes,
-    )
-    backend = ck if _prepare(q.device.type, q.device.index) == "ck" else sdpa
-    out, lse, pattern = backend.forward(
-        q,
-        k,
-        v,
-        softmax_scale=q.shape[-1] ** -0.5 if softmax_scale is None else softmax_scale,
-        window_left=window_size[0],
-        window_right=0 if causal else window_size[1],
-        softcap=softcap,
-        dropout_p=dropout_p,
-        alibi_slopes=alibi_slopes,
-        return_attn_probs=return_attn_probs,
-    )
-    if not return_attn_probs:
-        return out
-    return out, lse, pattern
+prepare._dynamo_marked_constant = True  # type: ignore[attr-defined]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 from torch.autograd import forward_ad
@@ -11,6 +13,7 @@ from flash_attn_rocm.errors import KernelUnavailableError
 
 # How the host library marks a request that no installed kernel covers (csrc/host/error.hpp).
 _NO_KERNEL = "no installed kernel: "
+_NOT_YET = "the CK backend of this version has no kernels for {}. Set FLASH_ATTN_ROCM_BACKEND=sdpa"
 
 
 def prepare() -> None:
@@ -71,7 +74,9 @@ def forward(
     softcap: float,
     dropout_p: float,
     alibi_slopes: Tensor | None,
-    return_attn_probs: bool,
+    rng_state: Tensor | None,
+    want_lse: bool,
+    want_map: bool,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Attention of checked arguments: out (B, Sq, H, D), lse float32 (B, H, Sq), empty dropout pattern.
 
@@ -79,7 +84,7 @@ def forward(
         KernelUnavailableError: no installed kernel has this feature, head dim or dtype; or a torch.func transform is
             active that the op cannot follow.
     """
-    del return_attn_probs  # the kernels always write lse
+    del want_lse, want_map, rng_state  # the kernels always write lse
     q, softmax_scale = _positive_scale(q, softmax_scale)
     arguments = {
         "softmax_scale": softmax_scale,
@@ -100,3 +105,13 @@ def forward(
             raise
         raise KernelUnavailableError(reason) from error
     return out, lse, lse.new_empty((0,))
+
+
+def varlen_forward(q: Tensor, k: Tensor, v: Tensor, **arguments: Any) -> tuple[Tensor, Tensor, Tensor]:
+    """Attention of checked arguments with sequences of several lengths."""
+    raise KernelUnavailableError(_NOT_YET.format("sequences of several lengths"))
+
+
+def kvcache_forward(q: Tensor, k_cache: Tensor, v_cache: Tensor, **arguments: Any) -> tuple[Tensor, Tensor]:
+    """Attention of checked arguments to a KV cache."""
+    raise KernelUnavailableError(_NOT_YET.format("KV caches"))

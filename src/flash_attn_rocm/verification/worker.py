@@ -80,7 +80,7 @@ def run_case(case: Case, device_name: str) -> Result:
         torch.cuda.synchronize(device)
     elapsed = time.perf_counter() - start
     mask = reference.Mask(case.window[0], 0 if case.causal else case.window[1])
-    comparison = reference.compare(out, lse, q, k, v, softmax_scale=case.head_dim**-0.5, mask=mask)
+    comparison = reference.compare(out, lse, q, k, v, reference.Scoring(case.head_dim**-0.5, mask))
     return Result(
         case=case,
         status="passed" if comparison.passed else "failed",

@@ -1,0 +1,465 @@
+"""Names of flash_attn.flash_attn_interface that other libraries import: forward and backward passes on their own.
+
+Signatures, defaults and return values are those of flash_attn 2.8. Gradients come from torch operations in float32,
+from out and softmax_lse as given; that takes memory for the scores, (batch, nheads, seqlen_q, seqlen_k).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from flash_attn_rocm import calls
+from flash_attn_rocm.backends import sdpa_backward
+from flash_attn_rocm.checks import check_inputs
+from flash_attn_rocm.checks_sequences import check_varlen_inputs
+from flash_attn_rocm.errors import InputError
+from flash_attn_rocm.interface import (
+    flash_attn_func,
+    flash_attn_kvpacked_func,
+    flash_attn_qkvpacked_func,
+    flash_attn_varlen_func,
+    flash_attn_varlen_kvpacked_func,
+    flash_attn_varlen_qkvpacked_func,
+    flash_attn_with_kvcache,
+)
+
+__all__ = [
+    "FlashAttnFunc",
+    "FlashAttnKVPackedFunc",
+    "FlashAttnQKVPackedFunc",
+    "FlashAttnVarlenFunc",
+    "FlashAttnVarlenKVPackedFunc",
+    "FlashAttnVarlenQKVPackedFunc",
+    "flash_attn_func",
+    "flash_attn_kvpacked_func",
+    "flash_attn_qkvpacked_func",
+    "flash_attn_varlen_func",
+    "flash_attn_varlen_kvpacked_func",
+    "flash_attn_varlen_qkvpacked_func",
+    "flash_attn_with_kvcache",
+    "maybe_contiguous",
+    "round_multiple",
+]
+
+ForwardResult = tuple[Tensor, Tensor, Tensor, Tensor]
+
+
+def maybe_contiguous(x: Tensor | None) -> Tensor | None:
+    """x, or a contiguous copy where its last dimension is not contiguous in memory."""
+    return x.contiguous() if x is not None and x.stride(-1) != 1 else x
+
+
+def round_multiple(x: int, m: int) -> int:
+    """The least multiple of m that is at least x."""
+    return -(-x // m) * m
+
+
+def _with_rng_state(q: Tensor, result: calls.Result) -> ForwardResult:
+    rng_state = result.rng_state
+    if rng_state is None:
+        rng_state = torch.zeros(2, dtype=torch.int64, device=q.device)
+    return result.out, result.lse, result.dropout_map, rng_state
+
+
+def _flash_attn_forward(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    dropout_p: float,
+    softmax_scale: float,
+    causal: bool,
+    window_size_left: int,
+    window_size_right: int,
+    softcap: float,
+    alibi_slopes: Tensor | None,
+    return_softmax: bool,
+) -> ForwardResult:
+    """out, softmax_lse (B, H, Sq), S_dmask and rng_state (int64 [seed, offset], zeros without dropout).
+
+    S_dmask is dropout's random bytes, uint8 (B, H, Sq, Sk), or empty without dropout or return_softmax.
+    """
+    result = calls.attention(
+        q,
+        k,
+        v,
+        dropout_p=dropout_p,
+        softmax_scale=softmax_scale,
+        causal=causal,
+        window_size=(window_size_left, window_size_right),
+        softcap=softcap,
+        alibi_slopes=alibi_slopes,
+        want_lse=True,
+        want_map=return_softmax,
+        reproducible=True,
+    )
+    return _with_rng_state(q, result)
+
+
+def _flash_attn_varlen_forward(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    cu_seqlens_q: Tensor,
+    cu_seqlens_k: Tensor,
+    max_seqlen_q: int,
+    max_seqlen_k: int,
+    dropout_p: float,
+    softmax_scale: float,
+    causal: bool,
+    window_size_left: int = -1,
+    window_size_right: int = -1,
+    softcap: float = 0.0,
+    alibi_slopes: Tensor | None = None,
+    return_softmax: bool = False,
+    block_table: Tensor | None = None,
+    leftpad_k: Tensor | None = None,
+    seqused_k: Tensor | None = None,
+    zero_tensors: bool = False,
+    num_splits: int = 0,
+) -> ForwardResult:
+    """out, softmax_lse (H, Tq), S_dmask (H, Tq, max_seqlen_k) and rng_state, as `_flash_attn_forward`.
+
+    leftpad_k (int32 (B,)) is each sequence's first valid key, seqused_k (int32 (B,)) the end of its valid keys, counted
+    from its start in cu_seqlens_k. zero_tensors also zeroes the rows that belong to no sequence.
+    """
+    result = calls.varlen_attention(
+        q,
+        k,
+        v,
+        cu_seqlens_q,
+        cu_seqlens_k,
+        max_seqlen_q,
+        max_seqlen_k,
+        dropout_p=dropout_p,
+        softmax_scale=softmax_scale,
+        causal=causal,
+        window_size=(window_size_left, window_size_right),
+        softcap=softcap,
+        alibi_slopes=alibi_slopes,
+        block_table=block_table,
+        want_lse=True,
+        want_map=return_softmax,
+        seqused_k=seqused_k,
+        leftpad_k=leftpad_k,
+        num_splits=num_splits,
+        reproducible=True,
+    )
+    if zero_tensors:
+        row = torch.arange(q.shape[0], device=q.device)
+        outside = (row < cu_seqlens_q[0]) | (row >= cu_seqlens_q[-1])
+        out = result.out.masked_fill(outside[:, None, None], 0.0)
+        result = result._replace(out=out, lse=result.lse.masked_fill(outside, float("-inf")))
+    return _with_rng_state(q, result)
+
+
+def _check_backward(dout: Tensor, q: Tensor, out: Tensor, lse: Tensor, lse_shape: tuple[int, ...]) -> None:
+    for name, tensor, shape in (("dout", dout, q.shape), ("out", out, q.shape), ("softmax_lse", lse, lse_shape)):
+        if tuple(tensor.shape) != tuple(shape):
+            raise InputError(f"{name} has shape {tuple(tensor.shape)}; expected {tuple(shape)}")
+    if lse.dtype != torch.float32:
+        raise InputError(f"softmax_lse is {lse.dtype}; expected torch.float32")
+
+
+def _check_dropout(dropout_p: float, rng_state: Tensor | None) -> None:
+    if dropout_p <= 0.0:
+        return
+    if rng_state is None:
+        raise InputError(
+            f"rng_state is None with dropout_p {dropout_p}; expected the one that the forward pass returned: without "
+            "it, other weights would be dropped"
+        )
+    if rng_state.dtype != torch.int64 or tuple(rng_state.shape) != (2,):
+        raise InputError(f"rng_state is {rng_state.dtype} {tuple(rng_state.shape)}; expected torch.int64 (2,)")
+
+
+def _write(targets: tuple[Tensor | None, ...], gradients: tuple[Tensor, ...]) -> None:
+    for target, gradient in zip(targets, gradients, strict=True):
+        if target is not None:
+            target.copy_(gradient)
+
+
+def _flash_attn_backward(
+    dout: Tensor,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    out: Tensor,
+    softmax_lse: Tensor,
+    dq: Tensor | None,
+    dk: Tensor | None,
+    dv: Tensor | None,
+    dropout_p: float,
+    softmax_scale: float,
+    causal: bool,
+    window_size_left: int,
+    window_size_right: int,
+    softcap: float,
+    alibi_slopes: Tensor | None,
+    deterministic: bool,
+    rng_state: Tensor | None = None,
+) -> Tensor:
+    """Write the gradients into dq, dk and dv; return softmax_d = sum(dout * out), float32 (B, H, Sq)."""
+    del deterministic
+    check_inputs(
+        q,
+        k,
+        v,
+        dropout_p=dropout_p,
+        softmax_scale=softmax_scale,
+        window_size=(window_size_left, window_size_right),
+        softcap=softcap,
+        alibi_slopes=alibi_slopes,
+    )
+    _check_backward(dout, q, out, softmax_lse, (q.shape[0], q.shape[2], q.shape[1]))
+    _check_dropout(dropout_p, rng_state)
+    *gradients, softmax_d = sdpa_backward.backward(
+        dout,
+        q,
+        k,
+        v,
+        out,
+        softmax_lse,
+        softmax_scale=q.shape[-1] ** -0.5 if softmax_scale is None else softmax_scale,
+        window=(window_size_left, 0 if causal else window_size_right),
+        softcap=softcap,
+        alibi_slopes=alibi_slopes,
+        dropout_p=dropout_p,
+        rng_state=rng_state,
+    )
+    _write((dq, dk, dv), tuple(gradients))
+    return softmax_d
+
+
+def _flash_attn_varlen_backward(
+    dout: Tensor,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    out: Tensor,
+    softmax_lse: Tensor,
+    dq: Tensor | None,
+    dk: Tensor | None,
+    dv: Tensor | None,
+    cu_seqlens_q: Tensor,
+    cu_seqlens_k: Tensor,
+    max_seqlen_q: int,
+    max_seqlen_k: int,
+    dropout_p: float,
+    softmax_scale: float,
+    causal: bool,
+    window_size_left: int,
+    window_size_right: int,
+    softcap: float,
+    alibi_slopes: Tensor | None,
+    deterministic: bool,
+    rng_state: Tensor | None = None,
+    zero_tensors: bool = False,
+) -> Tensor:
+    """Write the gradients into dq, dk and dv; return softmax_d = sum(dout * out), float32 (H, Tq).
+
+    Rows that belong to no sequence get zeros, with and without zero_tensors.
+    """
+    del deterministic, zero_tensors
+    check_varlen_inputs(
+        q,
+        k,
+        v,
+        cu_seqlens_q,
+        cu_seqlens_k,
+        max_seqlen_q,
+        max_seqlen_k,
+        seqused_k=None,
+        leftpad_k=None,
+        block_table=None,
+        dropout_p=dropout_p,
+        softmax_scale=softmax_scale,
+        window_size=(window_size_left, window_size_right),
+        softcap=softcap,
+        alibi_slopes=alibi_slopes,
+        num_splits=0,
+    )
+    _check_backward(dout, q, out, softmax_lse, (q.shape[1], q.shape[0]))
+    _check_dropout(dropout_p, rng_state)
+    *gradients, softmax_d = sdpa_backward.varlen_backward(
+        dout,
+        q,
+        k,
+        v,
+        out,
+        softmax_lse,
+        cu_seqlens_q=cu_seqlens_q,
+        cu_seqlens_k=cu_seqlens_k,
+        max_seqlen_q=max_seqlen_q,
+        max_seqlen_k=max_seqlen_k,
+        softmax_scale=q.shape[-1] ** -0.5 if softmax_scale is None else softmax_scale,
+        window=(window_size_left, 0 if causal else window_size_right),
+        softcap=softcap,
+        alibi_slopes=alibi_slopes,
+        dropout_p=dropout_p,
+        rng_state=rng_state,
+    )
+    _write((dq, dk, dv), tuple(gradients))
+    return softmax_d
+
+
+# In flash_attn these are handles of torch ops, so that torch.compile takes them whole; here the functions are made of
+# torch ops and trace as they are.
+_wrapped_flash_attn_forward = _flash_attn_forward
+_wrapped_flash_attn_backward = _flash_attn_backward
+_wrapped_flash_attn_varlen_forward = _flash_attn_varlen_forward
+_wrapped_flash_attn_varlen_backward = _flash_attn_varlen_backward
+
+
+def _applied(function: Any, arguments: tuple[Any, ...], is_grad_enabled: bool) -> Any:
+    with torch.set_grad_enabled(is_grad_enabled and torch.is_grad_enabled()):
+        return function(*arguments)
+
+
+class FlashAttnFunc:
+    """flash_attn's autograd function by name: `apply` takes its arguments by position; gradients are torch's."""
+
+    @staticmethod
+    def apply(
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        dropout_p: float,
+        softmax_scale: float | None,
+        causal: bool,
+        window_size: tuple[int, int],
+        softcap: float,
+        alibi_slopes: Tensor | None,
+        deterministic: bool,
+        return_softmax: bool,
+        is_grad_enabled: bool = True,
+    ) -> Any:
+        """`flash_attn_func` of these arguments."""
+        call = (q, k, v, dropout_p, softmax_scale, causal, window_size, softcap, alibi_slopes, deterministic)
+        return _applied(flash_attn_func, (*call, return_softmax), is_grad_enabled)
+
+
+class FlashAttnKVPackedFunc:
+    """As `FlashAttnFunc`, for `flash_attn_kvpacked_func`."""
+
+    @staticmethod
+    def apply(
+        q: Tensor,
+        kv: Tensor,
+        dropout_p: float,
+        softmax_scale: float | None,
+        causal: bool,
+        window_size: tuple[int, int],
+        softcap: float,
+        alibi_slopes: Tensor | None,
+        deterministic: bool,
+        return_softmax: bool,
+        is_grad_enabled: bool = True,
+    ) -> Any:
+        """`flash_attn_kvpacked_func` of these arguments."""
+        call = (q, kv, dropout_p, softmax_scale, causal, window_size, softcap, alibi_slopes, deterministic)
+        return _applied(flash_attn_kvpacked_func, (*call, return_softmax), is_grad_enabled)
+
+
+class FlashAttnQKVPackedFunc:
+    """As `FlashAttnFunc`, for `flash_attn_qkvpacked_func`."""
+
+    @staticmethod
+    def apply(
+        qkv: Tensor,
+        dropout_p: float,
+        softmax_scale: float | None,
+        causal: bool,
+        window_size: tuple[int, int],
+        softcap: float,
+        alibi_slopes: Tensor | None,
+        deterministic: bool,
+        return_softmax: bool,
+        is_grad_enabled: bool = True,
+    ) -> Any:
+        """`flash_attn_qkvpacked_func` of these arguments."""
+        call = (qkv, dropout_p, softmax_scale, causal, window_size, softcap, alibi_slopes, deterministic)
+        return _applied(flash_attn_qkvpacked_func, (*call, return_softmax), is_grad_enabled)
+
+
+class FlashAttnVarlenFunc:
+    """As `FlashAttnFunc`, for `flash_attn_varlen_func`."""
+
+    @staticmethod
+    def apply(
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        cu_seqlens_q: Tensor,
+        cu_seqlens_k: Tensor,
+        max_seqlen_q: int,
+        max_seqlen_k: int,
+        dropout_p: float,
+        softmax_scale: float | None,
+        causal: bool,
+        window_size: tuple[int, int],
+        softcap: float,
+        alibi_slopes: Tensor | None,
+        deterministic: bool,
+        return_softmax: bool,
+        block_table: Tensor | None = None,
+        is_grad_enabled: bool = True,
+    ) -> Any:
+        """`flash_attn_varlen_func` of these arguments."""
+        where = (q, k, v, cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k)
+        how = (dropout_p, softmax_scale, causal, window_size, softcap, alibi_slopes, deterministic)
+        return _applied(flash_attn_varlen_func, (*where, *how, return_softmax, block_table), is_grad_enabled)
+
+
+class FlashAttnVarlenKVPackedFunc:
+    """As `FlashAttnFunc`, for `flash_attn_varlen_kvpacked_func`."""
+
+    @staticmethod
+    def apply(
+        q: Tensor,
+        kv: Tensor,
+        cu_seqlens_q: Tensor,
+        cu_seqlens_k: Tensor,
+        max_seqlen_q: int,
+        max_seqlen_k: int,
+        dropout_p: float,
+        softmax_scale: float | None,
+        causal: bool,
+        window_size: tuple[int, int],
+        softcap: float,
+        alibi_slopes: Tensor | None,
+        deterministic: bool,
+        return_softmax: bool,
+        is_grad_enabled: bool = True,
+    ) -> Any:
+        """`flash_attn_varlen_kvpacked_func` of these arguments."""
+        where = (q, kv, cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k)
+        how = (dropout_p, softmax_scale, causal, window_size, softcap, alibi_slopes, deterministic)
+        return _applied(flash_attn_varlen_kvpacked_func, (*where, *how, return_softmax), is_grad_enabled)
+
+
+class FlashAttnVarlenQKVPackedFunc:
+    """As `FlashAttnFunc`, for `flash_attn_varlen_qkvpacked_func`."""
+
+    @staticmethod
+    def apply(
+        qkv: Tensor,
+        cu_seqlens: Tensor,
+        max_seqlen: int,
+        dropout_p: float,
+        softmax_scale: float | None,
+        causal: bool,
+        window_size: tuple[int, int],
+        softcap: float,
+        alibi_slopes: Tensor | None,
+        deterministic: bool,
+        return_softmax: bool,
+        is_grad_enabled: bool = True,
+    ) -> Any:
+        """`flash_attn_varlen_qkvpacked_func` of these arguments."""
+        how = (dropout_p, softmax_scale, causal, window_size, softcap, alibi_slopes, deterministic)
+        return _applied(
+            flash_attn_varlen_qkvpacked_func, (qkv, cu_seqlens, max_seqlen, *how, return_softmax), is_grad_enabled
+        )
