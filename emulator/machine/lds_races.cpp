@@ -69,22 +69,22 @@ bool LdsRaces::note_atomic(const Instruction& now, Cell* cell) {
   return true;
 }
 
-bool LdsRaces::is_conflict(const Instruction& now, const Cell& cell, Access access) {
-  const auto clashes = [&](u32 id, Access other) { return is_conflict(now, id, other, cell); };
+bool LdsRaces::is_conflict(const Instruction& now, const Cell& cell, Access access, u64 place) {
+  const auto clashes = [&](u32 id, Access other) { return is_conflict(now, id, other, place); };
   if (clashes(cell.written, Access::kStore)) return true;
   if (access != Access::kLoad && (clashes(cell.read, Access::kLoad) || clashes(cell.read_before, Access::kLoad)))
     return true;
   if (access == Access::kAtomic || changed_before_.empty()) return false;
-  const u32 before = changed_before_[std::size_t(&cell - cells_.data())];
+  const u32 before = changed_before_[place];
   return clashes(cell.changed, Access::kAtomic) || clashes(before, Access::kAtomic);
 }
 
-bool LdsRaces::is_conflict(const Instruction& now, u32 id, Access access, const Cell& cell) {
+bool LdsRaces::is_conflict(const Instruction& now, u32 id, Access access, u64 place) {
   if (!now.is_unordered(id)) return false;
   const Entry& entry = log_[(id >> kWaveBits) - log_start_];
   if (passed_ > entry.signals) return false;
   conflict_ = {id & kWaveMask, entry.ordinal, entry.signals, access};
-  conflict_address_ = u64(&cell - cells_.data()) << unit_bits_;
+  conflict_address_ = place << unit_bits_;
   return true;
 }
 

@@ -51,6 +51,19 @@ class LdsRaces {
       return cell == end || note_one<kWrite>(now, cell);
     }
   }
+  // One lane's write of what is there already, after note() returned false: it may meet other waves' writes, but not
+  // their reads and atomic accesses.
+  template <u32 kBytes>
+  bool note_rewrite(const Instruction& now, u64 address) {
+    Cell* const cells = &cells_[address >> unit_bits_];
+    for (u32 i = 0; i < kBytes >> unit_bits_; ++i) {
+      Cell others = cells[i];
+      others.written = 0;
+      if (is_conflict(now, others, Access::kStore, u64(&cells[i] - cells_.data()))) return false;
+      cells[i].written = now.id;
+    }
+    return true;
+  }
   // The other access and its byte; valid after note() returned false.
   const Noted& conflict() const { return conflict_; }
   u64 conflict_address() const { return conflict_address_; }
@@ -108,8 +121,11 @@ class LdsRaces {
   }
   bool note_atomic(const Instruction& now, Cell* cell);
   void refine(u32 multiple_of_unit);
-  bool is_conflict(const Instruction& now, const Cell& cell, Access access);
-  bool is_conflict(const Instruction& now, u32 id, Access access, const Cell& cell);
+  bool is_conflict(const Instruction& now, const Cell& cell, Access access) {
+    return is_conflict(now, cell, access, u64(&cell - cells_.data()));
+  }
+  bool is_conflict(const Instruction& now, const Cell& cell, Access access, u64 place);
+  bool is_conflict(const Instruction& now, u32 id, Access access, u64 place);
 
   struct Entry {
     u32 ordinal, signals;

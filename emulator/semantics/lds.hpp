@@ -1,6 +1,10 @@
 // LDS instructions (ISA guide, chapter 12, "Data share operations"). An access outside the workgroup's allocation stops
 // the wave; hardware would return 0 or drop it, but no correct kernel does it.
 #pragma once
+#include <cstddef>
+#include <cstring>
+#include <type_traits>
+
 #include "machine/access.hpp"
 #include "machine/lds_races.hpp"
 #include "machine/vector_wave.hpp"
@@ -22,9 +26,10 @@ class LdsAccess {
     if (races_ != nullptr || offset + bytes > size || wave_->exec() != LaneMask(~LaneMask(0))) return false;
     return collect_mask(addresses > U32(size - offset - bytes)) == 0;
   }
-  // Host pointer of an address, or null after recording the fault.
-  template <u32 kBytes>
-  [[gnu::always_inline]] u8* at(u64 address, int lane) const {
+  // Host pointer of an address, or null after recording the fault. `data`: the registers and their fill, for a store:
+  // waves may write the same value to one place in any order.
+  template <u32 kBytes, class Data = std::nullptr_t>
+  [[gnu::always_inline]] u8* at(u64 address, int lane, Data data = nullptr) const {
     const Workgroup* group = wave_->group;
     if (address + kBytes > group->lds_bytes) [[unlikely]] {
       stop_with_bad_address(wave_, op_,
@@ -34,6 +39,12 @@ class LdsAccess {
       return nullptr;
     }
     if (races_ != nullptr && !races_->note<kAccess, kBytes>(now_, address)) [[unlikely]] {
+      if constexpr (!std::is_same_v<Data, std::nullptr_t>) {
+        u8 value[kBytes];
+        data(value);
+        const bool same = std::memcmp(group->lds + address, value, kBytes) == 0;
+        if (same && races_->note_rewrite<kBytes>(now_, address)) return group->lds + address;
+      }
       stop_with_race(wave_, op_, kAccess, lane);
       return nullptr;
     }
@@ -83,7 +94,8 @@ inline bool ds_store(Wave* wave, const Op* op) {
   u8* memory[kLanes];
   for (LaneMask rest = wave->exec(); rest != 0; rest &= rest - 1) {
     const int lane = std::countr_zero(rest);
-    memory[lane] = lds.template at<Bytes>(u64(wave->v[op->r[0]][lane]) + u32(op->offset), lane);
+    memory[lane] = lds.template at<Bytes>(u64(wave->v[op->r[0]][lane]) + u32(op->offset), lane,
+                                          [&](u8* data) { get_stored<Bytes, kFill>(wave, op->r[1], lane, data); });
     if (memory[lane] == nullptr) return false;
   }
   store_lanes<Bytes, kFill>(wave, op->r[1], memory);
@@ -115,9 +127,10 @@ inline bool ds_store_2addr(Wave* wave, const Op* op) {
     const u32 offset = u32(Bytes * Stride) * ((u32(op->offset) >> (8 * part)) & 0xFF);
     for (LaneMask rest = wave->exec(); rest != 0; rest &= rest - 1) {
       const int lane = std::countr_zero(rest);
-      u8* memory = lds.template at<Bytes>(u64(wave->v[op->r[0]][lane]) + offset, lane);
+      const auto store = [&](u8* target) { get_stored<Bytes, Fill::kZero>(wave, op->r[1 + part], lane, target); };
+      u8* memory = lds.template at<Bytes>(u64(wave->v[op->r[0]][lane]) + offset, lane, store);
       if (memory == nullptr) return false;
-      get_stored<Bytes, Fill::kZero>(wave, op->r[1 + part], lane, memory);
+      store(memory);
     }
   }
   return true;

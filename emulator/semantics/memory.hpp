@@ -1,10 +1,12 @@
 // Memory instructions: SMEM, VBUFFER, VGLOBAL and VSCRATCH (ISA guide, chapters 8, 9 and 11). Every access is checked
 // against the memory map; a bad one stops the wave with a report.
 #pragma once
+#include <atomic>
 #include <cstring>
 
 #include "machine/access.hpp"
 #include "machine/vector_wave.hpp"
+#include "semantics/atomic.hpp"
 #include "semantics/transfer.hpp"
 
 namespace emu::inline EMU_WAVE::sem {
@@ -114,6 +116,36 @@ inline bool buffer_load(Wave* wave, const Op* op) {
 template <Form F, int Bytes, Fill kFill = Fill::kZero>
 inline bool buffer_store(Wave* wave, const Op* op) {
   return buffer_access<Access::kStore, F, Bytes, kFill>(wave, op);
+}
+
+// BUFFER_ATOMIC_* without a result: as a store (ISA guide 9.1 and 11.7), each lane's change in turn. Workgroups run on
+// several threads, so the change is an atomic exchange here too.
+template <Form F, AtomicOp kOp, class T>
+inline bool buffer_atomic(Wave* wave, const Op* op) {
+  const BufferResource resource = resource_in(wave, op->r[2]);
+  if (resource.swizzled || resource.add_tid) {
+    stop_with_fault(wave, op, "swizzled buffers and add_tid are not emulated");
+    return false;
+  }
+  static_assert(sizeof(T) == sizeof(u32) && !has_two_operands(kOp));
+  const u32 vaddr = op->r[1];
+  const u32 voffset = vaddr + (F.idxen && F.offen ? 1 : 0);
+  const u64 scalar_offset = u64(wave->s[op->r[3]]) + u64(s64(op->offset));
+  for (LaneMask rest = wave->exec(); rest != 0; rest &= rest - 1) {
+    const int lane = std::countr_zero(rest);
+    const u64 index = F.idxen ? wave->v[vaddr][lane] : 0;
+    const u64 offset = scalar_offset + (F.offen ? wave->v[voffset][lane] : 0);
+    if (!in_buffer(resource, index, offset, sizeof(T))) continue;
+    u8* const memory =
+        pointer_to<Access::kStore>(wave, op, resource.base + index * resource.stride + offset, sizeof(T), lane);
+    if (memory == nullptr) return false;
+    const T data = lane_value<T>(wave, op->r[0], lane);
+    std::atomic_ref<u32> word(*reinterpret_cast<u32*>(memory));
+    u32 before = word.load();
+    while (!word.compare_exchange_weak(before, bits<u32>(atomic_result<kOp, T>(bits<T>(before), data, T())))) {
+    }
+  }
+  return true;
 }
 
 // GLOBAL_LOAD_*, GLOBAL_STORE_*: vaddr pair + constant, or saddr pair + 32-bit unsigned vaddr + constant (ISA

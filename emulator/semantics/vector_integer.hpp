@@ -61,6 +61,9 @@ LANES U32 xad_u32(U32 a, U32 b, U32 c) { return (a ^ b) + c; }
 LANES U32 lshlrev_b32(U32 a, U32 b) { return b << (a & U32(31)); }
 LANES U32 lshrrev_b32(U32 a, U32 b) { return b >> (a & U32(31)); }
 LANES S32 ashrrev_i32(U32 a, S32 b) { return b >> bits<S32>(a & U32(31)); }
+// V_LSHLREV_B16, V_LSHRREV_B16: the same by S0[3:0] of the low halves; who calls keeps 16 bits.
+LANES U32 lshlrev_b16(U32 a, U32 b) { return b << (a & U32(15)); }
+LANES U32 lshrrev_b16(U32 a, U32 b) { return b >> (a & U32(15)); }
 // V_LSHLREV_B64, V_LSHRREV_B64, V_ASHRREV_I64: shift S1 by S0[5:0].
 LANES U64 lshlrev_b64(U32 a, U64 b) { return b << convert<U64>(a & U32(63)); }
 LANES U64 lshrrev_b64(U32 a, U64 b) { return b >> convert<U64>(a & U32(63)); }

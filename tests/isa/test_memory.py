@@ -122,6 +122,18 @@ def test_raw_buffer_range_is_checked_per_dword(hip: Hip, code: Path, records: in
             assert got[lane, word] == (flat[offset // 4] if offset + 4 <= records else 0), (lane, word)
 
 
+@pytest.mark.parametrize("records", [32, 20, 0])
+def test_buffer_atomic_add(hip: Hip, code: Path, records: int) -> None:
+    """Lane i adds 1 + i / 2 to word i // 4; the words at `records` bytes and beyond are out of range."""
+    numbers = np.random.default_rng(5).integers(-8, 8, (LANES, 4)).astype(np.float32)
+    got = run(hip, code, "buffer_atomic_add_f32", numbers.view(np.uint32), extra=struct.pack("<I", records))
+    expected = numbers.reshape(-1)[:LANES].copy()
+    for lane in range(LANES):
+        if 4 * (lane // 4) + 4 <= records:
+            expected[lane // 4] += 1 + lane / 2
+    np.testing.assert_array_equal(got[:, 0].copy().view(np.float32), expected)
+
+
 @pytest.mark.parametrize(
     ("select", "name"), [(0, "structured"), (1, "index only"), (2, "empty buffers only"), (3, "raw")]
 )

@@ -59,6 +59,26 @@ END_KERNEL \name, lds=256
 .endm
 BYTES race_write_write, 6
 BYTES ordered_write_write, 5
+// Both waves write the same value to one dword, which is no race, and then read it, which still needs a barrier.
+.macro SAME name, barrier
+KERNEL \name
+  TWO_WAVES
+  v_and_b32 v3, 0x7c, v1
+  v_and_b32 v4, 31, v0
+  v_lshlrev_b32 v5, 2, v4
+  v_sub_nc_u32 v5, 0x7c, v5
+  ds_store_b32 v3, v4
+  .if \barrier
+    BARRIER
+  .else
+    s_wait_dscnt 0x0
+  .endif
+  ds_load_b32 v6, v5
+  s_wait_dscnt 0x0
+END_KERNEL \name, lds=256
+.endm
+SAME race_same_write_read, 0
+SAME ordered_same_write_read, 1
 // Both read a dword, then one of them writes it: the last reader may be the writer.
 .macro READERS name, barrier
 KERNEL \name

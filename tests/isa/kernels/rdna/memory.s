@@ -155,6 +155,24 @@ KERNEL buffer_structured
   s_wait_loadcnt 0x0
   global_store_b128 v1, v[4:7], s[4:5]
 END_KERNEL buffer_structured
+// Lane i adds 1 + i / 2 as f32 to the word at 4 * (i / 4), so that four lanes meet in one word; words from the end of the
+// buffer (argument at 16: its bytes) on stay as they are. Then lane i copies word i.
+KERNEL buffer_atomic_add_f32
+  MOVE_SETUP
+  s_load_b32 s10, s[0:1], 0x10
+  v_lshrrev_b32 v2, 2, v0
+  v_lshlrev_b32 v2, 2, v2
+  v_cvt_f32_u32 v3, v0
+  v_mul_f32 v3, 0.5, v3
+  v_add_f32 v3, 1.0, v3
+  s_wait_kmcnt 0x0
+  buffer_atomic_add_f32 v3, v2, s[8:11], null offen
+  s_wait_storecnt 0x0
+  v_lshlrev_b32 v2, 2, v0
+  global_load_b32 v4, v2, s[6:7]
+  s_wait_loadcnt 0x0
+  global_store_b128 v1, v[4:7], s[4:5]
+END_KERNEL buffer_atomic_add_f32
 // The destination overlaps the address register.
 KERNEL buffer_overlap
   MOVE_SETUP
