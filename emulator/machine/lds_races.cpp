@@ -2,6 +2,7 @@
 #include "machine/lds_races.hpp"
 
 #include <algorithm>
+#include <cstring>
 #include <type_traits>
 
 namespace emu {
@@ -12,11 +13,12 @@ constexpr std::size_t kKeptLog = 4096;       // entries that may be out of date 
 
 }  // namespace
 
-LdsRaces::LdsRaces(u32 lds_bytes) : cells_((lds_bytes >> kWidestBits) + 1) {}
+LdsRaces::LdsRaces(u32 lds_bytes) : cells_((lds_bytes >> kWidestBits) + 1), postponed_(kMostPostponed) {}
 
 void LdsRaces::start() {
   std::fill(cells_.begin(), cells_.end(), Cell{});
   changed_before_.clear();
+  postponed_count_ = last_change_ = change_by_other_ = 0;
   log_.clear();
   log_start_ = 1;
   sequence_ = ordered_by_last_ = ordered_by_previous_ = first_between_ = 0;
@@ -30,18 +32,51 @@ void LdsRaces::complete_phase() {
   ordered_by_previous_ = ordered_by_last_;
   ordered_by_last_ = first_between_ != 0 ? first_between_ - 1 : sequence_;
   first_between_ = 0;
+  const auto is_over = [this](const PostponedLoads& loads) {
+    return !loads.now.is_after(ordered_by_previous_ << kWaveBits | kWaveMask);
+  };
+  const auto first = postponed_.begin(), end = first + postponed_count_;
+  postponed_count_ = u32(std::move(std::find_if_not(first, end, is_over), end, first) - first);
   if (ordered_by_previous_ < log_start_ + kKeptLog) return;
   log_.erase(log_.begin(), log_.begin() + (ordered_by_previous_ + 1 - log_start_));
   log_start_ = ordered_by_previous_ + 1;
 }
 
-LdsRaces::Instruction LdsRaces::begin(const WaveState& wave, const Op& op, u32 current_phase) {
+LdsRaces::Instruction LdsRaces::begin(const WaveState& wave, const Op& op, u32 current_phase, Access access) {
   ++sequence_;
   log_.push_back({op.ordinal, wave.barrier_phase});
   if (wave.passed_phase != wave.barrier_phase && first_between_ == 0) first_between_ = sequence_;
   passed_ = wave.passed_phase;
   const u32 ordered = passed_ == current_phase ? ordered_by_last_ : ordered_by_previous_;
-  return {sequence_ << kWaveBits | wave.index, ordered << kWaveBits | kWaveMask};
+  const Instruction now{sequence_ << kWaveBits | wave.index, ordered << kWaveBits | kWaveMask};
+  if (access == Access::kLoad) return now;
+  if (((last_change_ ^ now.id) & kWaveMask) != 0) change_by_other_ = last_change_;
+  last_change_ = now.id;
+  if (postponed_count_ != 0 && postponed_[postponed_count_ - 1].now.is_after(now.ordered)) note_postponed();
+  return now;
+}
+
+void LdsRaces::postpone(const Instruction& now, const u32* addresses, u32 lanes, u32 bytes) {
+  if (postponed_count_ == kMostPostponed) note_postponed();
+  PostponedLoads& loads = postponed_[postponed_count_++];
+  loads.now = now;
+  loads.lanes = lanes;
+  loads.bytes = bytes;
+  std::memcpy(loads.addresses, addresses, lanes * sizeof *addresses);
+}
+
+// They clash with nothing: no change by another wave was unordered when they came.
+void LdsRaces::note_postponed() {
+  for (u32 i = 0; i < postponed_count_; ++i) {
+    const PostponedLoads& loads = postponed_[i];
+    u32 multiple = loads.bytes;
+    for (u32 lane = 0; lane < loads.lanes; ++lane) multiple |= loads.addresses[lane];
+    if ((multiple & (unit_ - 1)) != 0) refine(multiple);
+    for (u32 lane = 0; lane < loads.lanes; ++lane)
+      for (u32 at = 0; at < loads.bytes; at += unit_)
+        note_read(loads.now, &cells_[(loads.addresses[lane] + at) >> unit_bits_]);
+  }
+  postponed_count_ = 0;
 }
 
 // Cells become smaller when a narrower or less aligned access comes. That loses nothing, because every access so far

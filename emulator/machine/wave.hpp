@@ -77,7 +77,7 @@ struct WaveState {
   u64 executed = 0;
   u32 block_start = 0;  // ordinal after the last taken branch: instructions are counted per straight run
   const Op* resume = nullptr;
-  AddressRange recent[8];  // allocations found lately, indexed by the low bits of the Op's ordinal
+  AddressRange recent[16];  // allocations found lately, indexed by the low bits of the Op's ordinal
   // Fault report, filled by the handler that stops the wave.
   const Op* fault_op = nullptr;
   std::string fault_reason;
@@ -106,18 +106,28 @@ const Op* run_past_end(WaveState* wave, const Op* op);
 
 // Loads remember their ranges apart from the others, because only loads may use read-only ones.
 [[gnu::always_inline]] inline u32 recent_slot(const Op* op, Access access) {
-  return (op->ordinal & 3) + (access == Access::kLoad ? 0 : 4);
+  return (op->ordinal & 7) + (access == Access::kLoad ? 0 : 8);
 }
 
-const u8* find_slowly(WaveState* wave, const Op* op, u64 address, u32 size, Access access, int lane);
+// Host pointer of a device address (they are the same memory), or null; remembers the range where there is one.
+u8* find_range(WaveState* wave, const Op* op, u64 address, u64 size, Access access);
+// The same, or null after recording the fault.
+u8* find_slowly(WaveState* wave, const Op* op, u64 address, u32 size, Access access, int lane);
 
-// Host pointer of a device address (they are the same memory), or null after recording the fault.
+// As find_range, where the range found lately serves.
+template <Access kAccess>
+[[gnu::always_inline]] inline u8* recent_pointer(const WaveState* wave, const Op* op, u64 address, u64 size) {
+  const AddressRange& recent = wave->recent[recent_slot(op, kAccess)];
+  const bool inside = address >= recent.begin && address + size <= recent.end && address + size > address;
+  return inside ? reinterpret_cast<u8*>(address) : nullptr;
+}
+
+// As find_slowly.
 template <Access kAccess>
 [[gnu::always_inline]] inline u8* pointer_to(WaveState* wave, const Op* op, u64 address, u32 size, int lane) {
-  const AddressRange& recent = wave->recent[recent_slot(op, kAccess)];
-  if (address >= recent.begin && address + size <= recent.end && address + size > address) [[likely]]
-    return reinterpret_cast<u8*>(address);
-  return const_cast<u8*>(find_slowly(wave, op, address, size, kAccess, lane));
+  if (u8* const memory = recent_pointer<kAccess>(wave, op, address, size)) [[likely]]
+    return memory;
+  return find_slowly(wave, op, address, size, kAccess, lane);
 }
 
 }  // namespace emu

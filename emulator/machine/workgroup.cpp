@@ -77,18 +77,21 @@ const Op* run_past_end(WaveState* wave, const Op* op) {
   return stop_with_fault(wave, op, "execution ran past the end of the kernel");
 }
 
-const u8* find_slowly(WaveState* wave, const Op* op, u64 address, u32 size, Access access, int lane) {
+u8* find_range(WaveState* wave, const Op* op, u64 address, u64 size, Access access) {
   const MemoryRange* range = wave->group->memory->find(address, size);
-  const bool store = access != Access::kLoad;
-  if (range == nullptr || (store && !range->writable)) {
-    constexpr const char* kNames[] = {"load of ", "store of ", "atomic of "};
-    const std::string what = kNames[int(access)] + std::to_string(size) + " bytes ";
-    stop_with_bad_address(wave, op, what + (range == nullptr ? "outside every allocation" : "to read-only memory"),
-                          lane, address);
-    return nullptr;
-  }
+  if (range == nullptr || (access != Access::kLoad && !range->writable)) return nullptr;
   wave->recent[recent_slot(op, access)] = {range->begin, range->end};
-  return reinterpret_cast<const u8*>(address);
+  return reinterpret_cast<u8*>(address);
+}
+
+u8* find_slowly(WaveState* wave, const Op* op, u64 address, u32 size, Access access, int lane) {
+  if (u8* const memory = find_range(wave, op, address, size, access)) return memory;
+  const bool anywhere = wave->group->memory->find(address, size) != nullptr;
+  constexpr const char* kNames[] = {"load of ", "store of ", "atomic of "};
+  const std::string what = kNames[int(access)] + std::to_string(size) + " bytes ";
+  stop_with_bad_address(wave, op, what + (anywhere ? "to read-only memory" : "outside every allocation"), lane,
+                        address);
+  return nullptr;
 }
 
 }  // namespace emu

@@ -77,7 +77,8 @@ inline const Op* s_barrier_signal(Wave* wave, const Op* op) {
 }
 template <Form F>
 inline const Op* s_barrier_wait(Wave* wave, const Op* op) {
-  if (s16(wave->s[op->r[0]]) != -1) return stop_with_fault(wave, op, "only the workgroup barrier (-1) is emulated");
+  if (F.kind[0] != 0 && s16(wave->s[op->r[0]]) != -1)
+    return stop_with_fault(wave, op, "only the workgroup barrier (-1) is emulated");
   if (!is_between_signal_and_wait(wave))
     return stop_with_fault(wave, op, "waits for the workgroup's barrier without having signalled it");
   if (wave->group->phase >= wave->barrier_phase) {

@@ -18,13 +18,17 @@ template <Access kAccess>
 class LdsAccess {
  public:
   [[gnu::always_inline]] LdsAccess(Wave* wave, const Op* op) : wave_(wave), op_(op), races_(wave->group->races) {
-    if (races_ != nullptr) now_ = races_->begin(*wave, *op, wave->group->phase);
+    if (races_ != nullptr) now_ = races_->begin(*wave, *op, wave->group->phase, kAccess);
   }
-  // Whether nothing is to be said about any lane: all are active and inside, and races are not looked for.
-  [[gnu::always_inline]] bool all_inside(U32 addresses, u32 offset, u32 bytes) const {
+  // Whether all lanes are active and nothing is to be said about any: they are inside, and no race is possible.
+  template <u32 kBytes>
+  [[gnu::always_inline]] bool allows_all(const U32& addresses, u32 offset) const {
     const u32 size = wave_->group->lds_bytes;
-    if (races_ != nullptr || offset + bytes > size || wave_->exec() != LaneMask(~LaneMask(0))) return false;
-    return collect_mask(addresses > U32(size - offset - bytes)) == 0;
+    if (offset + kBytes > size || wave_->exec() != LaneMask(~LaneMask(0))) return false;
+    if (collect_mask(addresses > U32(size - offset - kBytes)) != 0) return false;
+    if (races_ == nullptr) return true;
+    const U32 places = addresses + U32(offset);
+    return races_->note_all<kAccess, kBytes>(now_, reinterpret_cast<const u32*>(&places), kLanes);
   }
   // Host pointer of an address, or null after recording the fault. `data`: the registers and their fill, for a store:
   // waves may write the same value to one place in any order.
@@ -67,39 +71,49 @@ class LdsAccess {
   return true;
 }
 
-// DS_LOAD_*: vdst = LDS[vaddr + offset].
-template <Form F, int Bytes, Fill kFill = Fill::kZero>
-inline bool ds_load(Wave* wave, const Op* op) {
-  if (turn_is_over(wave, op)) return false;
-  const LdsAccess<Access::kLoad> lds(wave, op);
-  u8* memory[kLanes];
-  const U32 addresses = wave->v[op->r[1]];
-  if (Bytes == 16 && lds.all_inside(addresses, u32(op->offset), Bytes)) {
-    load_quads(wave, op->r[0], wave->group->lds + u32(op->offset), addresses);
+// One element per active lane, at its address + offset. False: stopped.
+template <Access kAccess, int Bytes, Fill kFill>
+[[gnu::always_inline]] inline bool lds_access(Wave* wave, const LdsAccess<kAccess>& lds, u32 vgpr,
+                                              const U32 addresses, u32 offset) {
+  if (lds.template allows_all<Bytes>(addresses, offset)) [[likely]] {
+    transfer_all<kAccess, Bytes, kFill>(wave, vgpr, wave->group->lds + offset, addresses);
     return true;
   }
   for (LaneMask rest = wave->exec(); rest != 0; rest &= rest - 1) {
     const int lane = std::countr_zero(rest);
-    memory[lane] = lds.template at<Bytes>(u64(addresses[lane]) + u32(op->offset), lane);
-    if (memory[lane] == nullptr) return false;
+    const u64 address = u64(addresses[lane]) + offset;
+    if constexpr (kAccess == Access::kLoad) {
+      const u8* const memory = lds.template at<Bytes>(address, lane);
+      if (memory == nullptr) return false;
+      put_loaded<Bytes, kFill>(wave, vgpr, lane, memory);
+    } else {
+      const auto store = [&](u8* target) { get_stored<Bytes, kFill>(wave, vgpr, lane, target); };
+      u8* const memory = lds.template at<Bytes>(address, lane, store);
+      if (memory == nullptr) return false;
+      store(memory);
+    }
   }
-  load_lanes<Bytes, kFill>(wave, op->r[0], memory);
   return true;
+}
+// Offset in bytes of one of the two elements of a DS_*_2ADDR_* instruction, which counts in units.
+template <u32 kUnit>
+[[gnu::always_inline]] inline u32 offset_of_two(const Op* op, u32 part) {
+  return kUnit * ((u32(op->offset) >> (8 * part)) & 0xFF);
+}
+
+// DS_LOAD_*: vdst = LDS[vaddr + offset].
+template <Form F, int Bytes, Fill kFill = Fill::kZero>
+inline bool ds_load(Wave* wave, const Op* op) {
+  if (turn_is_over(wave, op)) return false;
+  return lds_access<Access::kLoad, Bytes, kFill>(wave, LdsAccess<Access::kLoad>(wave, op), op->r[0],
+                                                 wave->v[op->r[1]], u32(op->offset));
 }
 // DS_STORE_*: LDS[vaddr + offset] = vdata.
 template <Form F, int Bytes, Fill kFill = Fill::kZero>
 inline bool ds_store(Wave* wave, const Op* op) {
   if (turn_is_over(wave, op)) return false;
-  const LdsAccess<Access::kStore> lds(wave, op);
-  u8* memory[kLanes];
-  for (LaneMask rest = wave->exec(); rest != 0; rest &= rest - 1) {
-    const int lane = std::countr_zero(rest);
-    memory[lane] = lds.template at<Bytes>(u64(wave->v[op->r[0]][lane]) + u32(op->offset), lane,
-                                          [&](u8* data) { get_stored<Bytes, kFill>(wave, op->r[1], lane, data); });
-    if (memory[lane] == nullptr) return false;
-  }
-  store_lanes<Bytes, kFill>(wave, op->r[1], memory);
-  return true;
+  return lds_access<Access::kStore, Bytes, kFill>(wave, LdsAccess<Access::kStore>(wave, op), op->r[1],
+                                                  wave->v[op->r[0]], u32(op->offset));
 }
 // DS_LOAD_2ADDR_*: two elements at offset0 and offset1, counted in elements (times 64 for the STRIDE64 forms).
 template <Form F, int Bytes, int Stride = 1>
@@ -107,15 +121,10 @@ inline bool ds_load_2addr(Wave* wave, const Op* op) {
   if (turn_is_over(wave, op)) return false;
   const LdsAccess<Access::kLoad> lds(wave, op);
   const U32 addresses = wave->v[op->r[1]];
-  for (int part = 0; part < 2; ++part) {
-    const u32 offset = u32(Bytes * Stride) * ((u32(op->offset) >> (8 * part)) & 0xFF);
-    for (LaneMask rest = wave->exec(); rest != 0; rest &= rest - 1) {
-      const int lane = std::countr_zero(rest);
-      const u8* memory = lds.template at<Bytes>(u64(addresses[lane]) + offset, lane);
-      if (memory == nullptr) return false;
-      put_loaded<Bytes, Fill::kZero>(wave, op->r[0] + u32(part) * (Bytes / 4), lane, memory);
-    }
-  }
+  for (u32 part = 0; part < 2; ++part)
+    if (!lds_access<Access::kLoad, Bytes, Fill::kZero>(wave, lds, op->r[0] + part * (Bytes / 4), addresses,
+                                                       offset_of_two<Bytes * Stride>(op, part)))
+      return false;
   return true;
 }
 // DS_STORE_2ADDR_*: operands vaddr, vdata0, vdata1.
@@ -123,16 +132,10 @@ template <Form F, int Bytes, int Stride = 1>
 inline bool ds_store_2addr(Wave* wave, const Op* op) {
   if (turn_is_over(wave, op)) return false;
   const LdsAccess<Access::kStore> lds(wave, op);
-  for (int part = 0; part < 2; ++part) {
-    const u32 offset = u32(Bytes * Stride) * ((u32(op->offset) >> (8 * part)) & 0xFF);
-    for (LaneMask rest = wave->exec(); rest != 0; rest &= rest - 1) {
-      const int lane = std::countr_zero(rest);
-      const auto store = [&](u8* target) { get_stored<Bytes, Fill::kZero>(wave, op->r[1 + part], lane, target); };
-      u8* memory = lds.template at<Bytes>(u64(wave->v[op->r[0]][lane]) + offset, lane, store);
-      if (memory == nullptr) return false;
-      store(memory);
-    }
-  }
+  for (u32 part = 0; part < 2; ++part)
+    if (!lds_access<Access::kStore, Bytes, Fill::kZero>(wave, lds, op->r[1 + part], wave->v[op->r[0]],
+                                                        offset_of_two<Bytes * Stride>(op, part)))
+      return false;
   return true;
 }
 

@@ -80,6 +80,14 @@ inline bool buffer_access(Wave* wave, const Op* op) {
   const U32 first = wave->v[vaddr];
   const U32 second = wave->v[vaddr + (F.idxen && F.offen ? 1 : 0)];
   const u64 scalar_offset = u64(wave->s[op->r[3]]) + u64(s64(op->offset));
+  if constexpr (F.offen && !F.idxen) {
+    AllLanes all;
+    if (all.find<kAccess>(wave, op, resource.base + scalar_offset, first, Bytes) &&
+        in_buffer(resource, 0, scalar_offset + all.last(), Bytes)) [[likely]] {
+      transfer_all<kAccess, Bytes, kFill>(wave, op->r[0], all.memory(), all.offsets());
+      return true;
+    }
+  }
   for (LaneMask rest = wave->exec(); rest != 0; rest &= rest - 1) {
     const int lane = std::countr_zero(rest);
     const u64 index = F.idxen ? first[lane] : 0;
@@ -158,6 +166,13 @@ inline bool global_access(Wave* wave, const Op* op) {
   const U32 low = wave->v[vaddr];
   const U32 high = kScalarBase ? U32(0) : wave->v[vaddr + 1];
   const u64 base = (kScalarBase ? scalar_in<u64>(wave, op->r[2]) : 0) + u64(s64(op->offset));
+  if (kScalarBase || collect_mask(high != U32(high[0])) == 0) {
+    AllLanes all;
+    if (all.find<kAccess>(wave, op, base + (u64(high[0]) << 32), low, Bytes)) [[likely]] {
+      transfer_all<kAccess, Bytes, kFill>(wave, op->r[kData], all.memory(), all.offsets());
+      return true;
+    }
+  }
   for (LaneMask rest = wave->exec(); rest != 0; rest &= rest - 1) {
     const int lane = std::countr_zero(rest);
     const u64 address = base + (u64(high[lane]) << 32) + low[lane];

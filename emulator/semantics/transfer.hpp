@@ -46,50 +46,85 @@ template <int Bytes, Fill kFill>
   return reinterpret_cast<float*>(&wave->v[vgpr]) + lane;
 }
 
-// 16 bytes for each lane, at an offset of its own from `memory`.
-[[gnu::always_inline]] inline void load_quads(Wave* wave, u32 vgpr, const u8* memory, U32 offsets) {
-  for (int lane = 0; lane < kLanes; lane += 4) {
-    __m128 word[4];
-    for (int i = 0; i < 4; ++i) word[i] = _mm_loadu_ps(reinterpret_cast<const float*>(memory + offsets[lane + i]));
-    _MM_TRANSPOSE4_PS(word[0], word[1], word[2], word[3]);
-    for (u32 i = 0; i < 4; ++i) _mm_store_ps(quad(wave, vgpr + i, lane), word[i]);
-  }
-}
-
-// All active lanes at once; `memory` has their host pointers. Accesses of 16 bytes, the most frequent ones, transpose
-// 4 lanes by 4 words where all lanes are active.
+// Every lane's data, at an offset of its own from `memory`.
 template <int Bytes, Fill kFill>
-[[gnu::always_inline]] inline void load_lanes(Wave* wave, u32 vgpr, u8* const (&memory)[kLanes]) {
-  if (Bytes == 16 && wave->exec() == LaneMask(~LaneMask(0))) {
+[[gnu::always_inline]] inline void load_all(Wave* wave, u32 vgpr, const u8* memory, const U32& offsets) {
+  if constexpr (Bytes == 16) {
     for (int lane = 0; lane < kLanes; lane += 4) {
       __m128 word[4];
-      for (int i = 0; i < 4; ++i) word[i] = _mm_loadu_ps(reinterpret_cast<const float*>(memory[lane + i]));
+      for (int i = 0; i < 4; ++i) word[i] = _mm_loadu_ps(reinterpret_cast<const float*>(memory + offsets[lane + i]));
       _MM_TRANSPOSE4_PS(word[0], word[1], word[2], word[3]);
       for (u32 i = 0; i < 4; ++i) _mm_store_ps(quad(wave, vgpr + i, lane), word[i]);
     }
-    return;
-  }
-  for (LaneMask rest = wave->exec(); rest != 0; rest &= rest - 1) {
-    const int lane = std::countr_zero(rest);
-    put_loaded<Bytes, kFill>(wave, vgpr, lane, memory[lane]);
+  } else if constexpr (Bytes == 8) {
+    for (int lane = 0; lane < kLanes; lane += 4) {
+      __m128 pair[2];  // of lanes
+      for (int i = 0; i < 2; ++i) {
+        const auto* const low = reinterpret_cast<const double*>(memory + offsets[lane + 2 * i]);
+        const auto* const high = reinterpret_cast<const double*>(memory + offsets[lane + 2 * i + 1]);
+        pair[i] = _mm_castpd_ps(_mm_loadh_pd(_mm_load_sd(low), high));
+      }
+      _mm_store_ps(quad(wave, vgpr, lane), _mm_shuffle_ps(pair[0], pair[1], 0b10'00'10'00));
+      _mm_store_ps(quad(wave, vgpr + 1, lane), _mm_shuffle_ps(pair[0], pair[1], 0b11'01'11'01));
+    }
+  } else {
+    for (int lane = 0; lane < kLanes; ++lane) put_loaded<Bytes, kFill>(wave, vgpr, lane, memory + offsets[lane]);
   }
 }
 // Where lanes store to the same place, the highest one wins.
 template <int Bytes, Fill kFill>
-[[gnu::always_inline]] inline void store_lanes(Wave* wave, u32 vgpr, u8* const (&memory)[kLanes]) {
-  if (Bytes == 16 && wave->exec() == LaneMask(~LaneMask(0))) {
+[[gnu::always_inline]] inline void store_all(Wave* wave, u32 vgpr, u8* memory, const U32& offsets) {
+  if constexpr (Bytes == 16) {
     for (int lane = 0; lane < kLanes; lane += 4) {
       __m128 word[4];
       for (u32 i = 0; i < 4; ++i) word[i] = _mm_load_ps(quad(wave, vgpr + i, lane));
       _MM_TRANSPOSE4_PS(word[0], word[1], word[2], word[3]);
-      for (int i = 0; i < 4; ++i) _mm_storeu_ps(reinterpret_cast<float*>(memory[lane + i]), word[i]);
+      for (int i = 0; i < 4; ++i) _mm_storeu_ps(reinterpret_cast<float*>(memory + offsets[lane + i]), word[i]);
     }
-    return;
-  }
-  for (LaneMask rest = wave->exec(); rest != 0; rest &= rest - 1) {
-    const int lane = std::countr_zero(rest);
-    get_stored<Bytes, kFill>(wave, vgpr, lane, memory[lane]);
+  } else if constexpr (Bytes == 8) {
+    for (int lane = 0; lane < kLanes; lane += 4) {
+      const __m128 low = _mm_load_ps(quad(wave, vgpr, lane)), high = _mm_load_ps(quad(wave, vgpr + 1, lane));
+      const __m128d pair[2] = {_mm_castps_pd(_mm_unpacklo_ps(low, high)), _mm_castps_pd(_mm_unpackhi_ps(low, high))};
+      for (int i = 0; i < 2; ++i) {
+        _mm_storel_pd(reinterpret_cast<double*>(memory + offsets[lane + 2 * i]), pair[i]);
+        _mm_storeh_pd(reinterpret_cast<double*>(memory + offsets[lane + 2 * i + 1]), pair[i]);
+      }
+    }
+  } else {
+    for (int lane = 0; lane < kLanes; ++lane) get_stored<Bytes, kFill>(wave, vgpr, lane, memory + offsets[lane]);
   }
 }
+template <Access kAccess, int Bytes, Fill kFill>
+[[gnu::always_inline]] inline void transfer_all(Wave* wave, u32 vgpr, u8* memory, const U32& offsets) {
+  if constexpr (kAccess == Access::kLoad)
+    load_all<Bytes, kFill>(wave, vgpr, memory, offsets);
+  else
+    store_all<Bytes, kFill>(wave, vgpr, memory, offsets);
+}
+
+// The lanes' offsets where all are active and one allocation holds all their accesses.
+class AllLanes {
+ public:
+  template <Access kAccess>
+  [[gnu::always_inline]] bool find(Wave* wave, const Op* op, u64 base, const U32& from_base, u32 bytes) {
+    if (wave->exec() != LaneMask(~LaneMask(0))) return false;
+    first_ = __builtin_reduce_min(from_base);
+    last_ = __builtin_reduce_max(from_base);
+    const u64 begin = base + first_, size = u64(last_) - first_ + bytes;
+    memory_ = recent_pointer<kAccess>(wave, op, begin, size);
+    if (memory_ == nullptr) [[unlikely]]
+      memory_ = find_range(wave, op, begin, size, kAccess);
+    offsets_ = from_base - U32(first_);
+    return memory_ != nullptr;
+  }
+  u32 last() const { return last_; }
+  u8* memory() const { return memory_; }
+  const U32& offsets() const { return offsets_; }
+
+ private:
+  u32 first_ = 0, last_ = 0;
+  u8* memory_ = nullptr;
+  U32 offsets_;
+};
 
 }  // namespace emu::inline EMU_WAVE::sem

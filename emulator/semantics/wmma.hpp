@@ -38,40 +38,50 @@ template <Half kType>
   }
 }
 
-// D (f32, 8 VGPRs): row = 8 * (lane / 16) + g, column = lane % 16.
+// Where a row of C or D (f32, 8 VGPRs) lies behind the first VGPR, in bytes: row = 8 * (lane / 16) + g, column = lane % 16.
+[[gnu::always_inline]] inline u32 place_of_row(u32 row) { return u32(sizeof(U32)) * (row % 8) + 64 * (row / 8); }
+
+// Rows `row` to `row` + kRows - 1 of D = A * B + C. `c` is null where `uniform` is all of C. As many rows at once as AVX2
+// has registers for, so that latencies overlap.
+template <u32 kRows>
+[[gnu::always_inline]] inline void multiply_rows(u32 row, const float (&a)[16][16], const float (&b)[16][16],
+                                                 const char* c, float uniform, char* d) {
+  __m256 sum[kRows][2];
+  for (u32 i = 0; i < kRows; ++i)
+    for (u32 part = 0; part < 2; ++part)
+      sum[i][part] = c == nullptr
+                         ? _mm256_set1_ps(uniform)
+                         : _mm256_load_ps(reinterpret_cast<const float*>(c + place_of_row(row + i) + 32 * part));
+#pragma clang loop unroll(disable)  // unrolled it takes half as long again
+  for (u32 k = 0; k < 16; ++k) {
+    const __m256 b0 = _mm256_load_ps(&b[k][0]), b1 = _mm256_load_ps(&b[k][8]);
+    for (u32 i = 0; i < kRows; ++i) {
+      const __m256 factor = _mm256_broadcast_ss(&a[k][row + i]);
+      sum[i][0] = _mm256_fmadd_ps(factor, b0, sum[i][0]);
+      sum[i][1] = _mm256_fmadd_ps(factor, b1, sum[i][1]);
+    }
+  }
+  for (u32 i = 0; i < kRows; ++i)
+    for (u32 part = 0; part < 2; ++part)
+      _mm256_store_ps(reinterpret_cast<float*>(d + place_of_row(row + i) + 32 * part), sum[i][part]);
+}
+
 template <Half kType>
 [[gnu::noinline]] void wmma_f32_16x16x16(Wave* wave, const Op* op, bool c_is_vgpr) {
   alignas(64) float a[16][16], b[16][16];
   unpack_16x16<kType>(wave, op->r[1], a);
   unpack_16x16<kType>(wave, op->r[2], b);
-  alignas(64) float d[16][16];
-  for (u32 row = 0; row < 16; row += 4) {
-    __m256 sum[4][2];
-    for (u32 i = 0; i < 4; ++i) {
-      for (u32 part = 0; part < 2; ++part) {
-        const char* source = reinterpret_cast<const char*>(&wave->v[c_is_vgpr ? op->r[3] + (row + i) % 8 : 0]);
-        sum[i][part] = c_is_vgpr
-                           ? _mm256_loadu_ps(reinterpret_cast<const float*>(source + 64 * ((row + i) / 8) + 32 * part))
-                           : _mm256_set1_ps(scalar_in<float>(wave, op->r[3]));
-      }
-    }
-    for (u32 k = 0; k < 16; ++k) {
-      const __m256 b0 = _mm256_load_ps(&b[k][0]), b1 = _mm256_load_ps(&b[k][8]);
-      for (u32 i = 0; i < 4; ++i) {
-        const __m256 factor = _mm256_broadcast_ss(&a[k][row + i]);
-        sum[i][0] = _mm256_fmadd_ps(factor, b0, sum[i][0]);
-        sum[i][1] = _mm256_fmadd_ps(factor, b1, sum[i][1]);
-      }
-    }
-    for (u32 i = 0; i < 4; ++i) {
-      _mm256_store_ps(&d[row + i][0], sum[i][0]);
-      _mm256_store_ps(&d[row + i][8], sum[i][1]);
-    }
+  const float uniform = c_is_vgpr ? 0 : scalar_in<float>(wave, op->r[3]);
+  const char* c = c_is_vgpr ? reinterpret_cast<const char*>(&wave->v[op->r[3]]) : nullptr;
+  U32 kept[8];
+  if (c_is_vgpr && op->r[3] != op->r[0]) {  // D may overlap C by some VGPRs
+    std::memcpy(kept, c, sizeof kept);
+    c = reinterpret_cast<const char*>(kept);
   }
-  for (u32 g = 0; g < 8; ++g) {
-    std::memcpy(&wave->v[op->r[0] + g], d[g], 64);
-    std::memcpy(reinterpret_cast<char*>(&wave->v[op->r[0] + g]) + 64, d[8 + g], 64);
-  }
+  char* const d = reinterpret_cast<char*>(&wave->v[op->r[0]]);
+  multiply_rows<6>(0, a, b, c, uniform, d);
+  multiply_rows<6>(6, a, b, c, uniform, d);
+  multiply_rows<4>(12, a, b, c, uniform, d);
 }
 
 // V_WMMA_F32_16X16X16_F16, V_WMMA_F32_16X16X16_BF16: D = A * B + C.

@@ -14,7 +14,7 @@ import pytest
 from tests.isa.hip_runtime import INVALID_VALUE, LAUNCH_FAILURE, Hip, HipError
 
 RACES = ["write_read", "read_write", "write_write", "readers_write", "split_barrier"]
-RACES += ["atomic_read", "write_atomic", "read_atomic", "same_write_read"]
+RACES += ["many_reads", "mixed_reads", "atomic_read", "write_atomic", "read_atomic", "same_write_read"]
 RACES_ONLY = ["atomic_write"]
 ORDERED_ONLY = ["atomics"]
 SEEDS = range(8)

@@ -98,6 +98,39 @@ END_KERNEL \name, lds=256
 .endm
 READERS race_readers_write, 0
 READERS ordered_readers_write, 1
+// More reads than the detector keeps by, or reads of several widths by all or some lanes, then a write.
+.macro READS name, barrier, many
+KERNEL \name
+  TWO_WAVES
+  .if \many
+    s_mov_b32 s4, 300
+    ds_load_b32 v4, v2
+.L\name:
+    ds_load_b32 v4, v1
+    s_sub_co_u32 s4, s4, 1
+    s_cmp_lg_u32 s4, 0
+    s_cbranch_scc1 .L\name
+  .else
+    v_and_b32 v3, 0xfffffff0, v2
+    ds_load_b128 v[4:7], v3
+    s_mov_b32 exec_lo, 0x10
+    ds_load_u8 v4, v2 offset:1
+    s_mov_b32 exec_lo, -1
+    ds_load_u16 v4, v2 offset:2
+  .endif
+  .if \barrier
+    BARRIER
+  .else
+    s_wait_dscnt 0x0
+  .endif
+  ds_store_b32 v1, v0
+  s_wait_dscnt 0x0
+END_KERNEL \name, lds=256
+.endm
+READS race_many_reads, 0, 1
+READS ordered_many_reads, 1, 1
+READS race_mixed_reads, 0, 0
+READS ordered_mixed_reads, 1, 0
 // An access between the signal and the wait is not ordered by that barrier.
 .macro SPLIT name, first
 KERNEL \name
