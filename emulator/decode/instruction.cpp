@@ -187,7 +187,7 @@ Instruction parse_one(std::string_view text, const CodeLine& line) {
   text = trim(text);
   const std::size_t space = text.find(' ');
   std::string_view name = text.substr(0, space);
-  for (const std::string_view suffix : {"_dpp", "_e32", "_e64"})
+  for (const std::string_view suffix : {"_dpp", "_sdwa", "_e32", "_e64"})
     if (name.ends_with(suffix)) name.remove_suffix(suffix.size());
   result.mnemonic = std::string(name);
   if (space == std::string_view::npos) return result;
@@ -203,11 +203,17 @@ Instruction parse_one(std::string_view text, const CodeLine& line) {
     parts.back() = last.substr(0, cut);
     parse_modifiers(last.substr(cut), result);
   }
+  const bool is_branch = name == "s_branch" || name.starts_with("s_cbranch_");
   for (const std::string_view part : parts) {
     if (parts.size() == 1 && part.find(':') != std::string_view::npos && part.find('[') == std::string_view::npos)
       parse_modifiers(part, result);  // an instruction that has modifiers only
     else
       result.operands.push_back(parse_operand(part));
+    // A label that the object names is printed by name; where it is, the instruction's words say.
+    if (is_branch && result.operands.back().kind == Operand::Kind::kText) {
+      result.operands.back().kind = Operand::Kind::kInteger;
+      result.operands.back().text.clear();
+    }
   }
   return result;
 }
@@ -228,11 +234,12 @@ Instruction parse_dual(std::string_view text, const CodeLine& line) {
   return result;
 }
 
-// Modifiers that are data (memory offsets) or that the emulator does not model (cache policy).
-bool is_outside_shape(std::string_view name) {
-  for (const std::string_view known : {"offset", "offset0", "offset1", "th", "scope", "nv"})
+// Modifiers that are data (memory offsets) or that the emulator does not model (cache policy). Atomics of gfx9 return
+// the old value where glc or sc0 is set; for loads and stores these are cache policy too.
+bool is_outside_shape(std::string_view mnemonic, std::string_view name) {
+  for (const std::string_view known : {"offset", "offset0", "offset1", "th", "scope", "nv", "slc", "dlc", "sc1", "nt"})
     if (name == known) return true;
-  return false;
+  return (name == "glc" || name == "sc0") && mnemonic.find("_atomic_") == std::string_view::npos;
 }
 
 }  // namespace
@@ -278,7 +285,7 @@ std::string shape_key(const Instruction& instruction) {
     (key += '.') += operand.half;
   }
   for (const Modifier& modifier : instruction.modifiers) {
-    if (is_outside_shape(modifier.name) || is_dpp_modifier(modifier.name)) continue;
+    if (is_outside_shape(instruction.mnemonic, modifier.name) || is_dpp_modifier(modifier.name)) continue;
     if (names_halves && modifier.name == "op_sel") continue;  // repeats what the operands say
     key += ' ' + modifier.name;
     if (!modifier.value.empty()) key += ':' + modifier.value;

@@ -49,6 +49,19 @@ std::string_view without_trailing_blanks(std::string_view s) {
   return s;
 }
 
+bool is_branch(const CodeLine& line) { return line.text.starts_with("s_branch ") || line.text.starts_with("s_cbranch_"); }
+
+std::uint64_t branch_target(const CodeLine& line) {
+  return line.pc + 4 + static_cast<std::uint64_t>(static_cast<std::int16_t>(line.words[0] & 0xFFFF) * std::int64_t{4});
+}
+
+// Whether execution may go on behind the instruction.
+bool runs_on(const CodeLine& line) {
+  for (const std::string_view end : {"s_endpgm", "s_branch ", "s_setpc_b64 ", "s_code_end"})
+    if (line.text.starts_with(end)) return false;
+  return true;
+}
+
 }  // namespace
 
 std::vector<CodeSymbol> parse_objdump(std::string_view text) {
@@ -75,6 +88,22 @@ std::vector<CodeSymbol> parse_objdump(std::string_view text) {
   std::erase_if(symbols, [](const CodeSymbol& symbol) { return symbol.lines.empty(); });
   if (symbols.empty() || !text.ends_with('\n')) throw std::runtime_error("the disassembly is empty or ends inside a line");
   return symbols;
+}
+
+std::optional<CodeSymbol> code_from(const std::vector<CodeSymbol>& symbols, std::uint64_t begin) {
+  const auto first = std::find_if(symbols.begin(), symbols.end(),
+                                  [begin](const CodeSymbol& symbol) { return symbol.begin == begin; });
+  if (first == symbols.end()) return std::nullopt;
+  CodeSymbol code{first->name, begin, {}};
+  std::uint64_t furthest = 0;  // target of a branch
+  for (auto symbol = first; symbol != symbols.end(); ++symbol) {
+    const bool wanted = code.lines.empty() || runs_on(code.lines.back()) || furthest >= symbol->begin;
+    if (!wanted) break;
+    for (const CodeLine& line : symbol->lines)
+      if (is_branch(line)) furthest = std::max(furthest, branch_target(line));
+    code.lines.insert(code.lines.end(), symbol->lines.begin(), symbol->lines.end());
+  }
+  return code;
 }
 
 std::string write_listing(const std::vector<CodeSymbol>& symbols) {

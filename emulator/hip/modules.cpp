@@ -11,6 +11,7 @@
 #include <stdexcept>
 
 #include "decode/disassembler.hpp"
+#include "decode/listing.hpp"
 #include "hip/runtime.hpp"
 #include "machine/family.hpp"
 
@@ -142,12 +143,8 @@ Error Runtime::find_function(Function** function, Module* module, const char* na
   }
   try {
     const Device& device = emulated_devices().devices[static_cast<std::size_t>(module->device)];
-    const auto* symbol = [&]() -> const CodeSymbol* {
-      for (const CodeSymbol& candidate : module->symbols)
-        if (candidate.begin == kernel->second.entry) return &candidate;
-      return nullptr;
-    }();
-    if (symbol == nullptr) throw LoweringError("kernel " + std::string(name) + " has no code in the disassembly");
+    const std::optional<CodeSymbol> symbol = code_from(module->symbols, kernel->second.entry);
+    if (!symbol) throw LoweringError("kernel " + std::string(name) + " has no code in the disassembly");
     if (kernel->second.wave_size != static_cast<unsigned>(device.wave_size))
       throw LoweringError("kernel " + std::string(name) + " is for waves of " +
                           std::to_string(kernel->second.wave_size) + ", not emulated on " + device.gfx);

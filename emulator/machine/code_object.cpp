@@ -17,6 +17,14 @@ namespace emu {
 namespace {
 
 constexpr std::uint32_t kNoteMetadata = 32;  // NT_AMDGPU_METADATA
+// EF_AMDGPU_MACH of e_flags (LLVM's AMDGPU usage document, "AMDGPU Machine"), for code objects whose metadata does not
+// name the GPU, as that of AMD's hand-written kernels.
+struct MachineName {
+  std::uint32_t number;
+  const char* gfx;
+};
+constexpr std::uint32_t kMachineMask = 0xFF;
+constexpr MachineName kMachineNames[] = {{0x3F, "gfx90a"}, {0x4C, "gfx942"}, {0x4F, "gfx950"}};
 constexpr std::uint64_t kLargestImage = std::uint64_t(1) << 30;
 
 std::span<const std::uint8_t> part(std::span<const std::uint8_t> data, std::uint64_t offset, std::uint64_t size,
@@ -115,6 +123,8 @@ void CodeObject::load_segments() {
                 [this](std::uint32_t type, std::span<const std::uint8_t> note) {
                   if (type == kNoteMetadata) read_metadata(note);
                 });
+  for (const MachineName& machine : kMachineNames)
+    if (gfx_.empty() && !kernels_.empty() && (header.e_flags & kMachineMask) == machine.number) gfx_ = machine.gfx;
   if (gfx_.empty()) throw std::runtime_error("code object has no metadata that names its GPU");
 }
 
@@ -186,9 +196,10 @@ void CodeObject::read_descriptor(KernelDescriptor& kernel) const {
 }
 
 VgprCounts KernelDescriptor::vgpr_counts(const Family& family) const {
-  if (!family.accumulators) return {std::min<std::uint32_t>(vgprs, 256), 0};
-  const std::uint32_t vector = std::min<std::uint32_t>({accum_offset, vgprs, 256});
-  return {vector, std::min<std::uint32_t>(vgprs - vector, 256)};
+  const std::uint32_t vector = std::min<std::uint32_t>(vgprs, 256);
+  if (!family.accumulators) return {vector, 0, 256};
+  const std::uint32_t offset = std::min(accum_offset, vector);
+  return {vector, std::min<std::uint32_t>(vgprs - offset, 256), offset};
 }
 
 std::span<const std::uint8_t> CodeObject::at(std::uint64_t address, std::uint64_t size) const {

@@ -11,9 +11,10 @@ namespace emu {
 
 struct Family;
 
-// Registers that a kernel may use.
+// Registers that a kernel may use. VGPRs from accum_offset on are the accumulation registers under other names: a kernel may
+// use them as one or as the other.
 struct VgprCounts {
-  std::uint32_t vector = 0, accumulation = 0;
+  std::uint32_t vector = 0, accumulation = 0, accum_offset = 256;
 };
 
 // An argument, by the metadata's value_kind: "by_value", ..., or "hidden_block_count_x", ... for the runtime to fill.
