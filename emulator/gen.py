@@ -28,14 +28,28 @@ MACHINE_KEYS = {
     "test_kernels",
 }
 ROW_KEYS = {
-    "vector": {"fn", "dst", "src", "vcc", "scalar", "mix"},
-    "compare": {"fn", "src"},
-    "scalar": {"fn", "dst", "src", "scc"},
-    "special": {"fn", "types", "returns", "args", "flow", "exec_dst"},
+    "vector": {"fn", "dst", "src", "vcc", "scalar", "mix", "packed", "immediate", "needs"},
+    "compare": {"fn", "src", "needs"},
+    "scalar": {"fn", "dst", "src", "scc", "needs"},
+    "special": {"fn", "types", "returns", "args", "flow", "exec_dst", "needs"},
 }
 VECTOR_TYPES = {"u32": "U32", "s32": "S32", "f32": "F32", "u64": "U64", "s64": "S64", "f64": "F64"}
-SCALAR_TYPES = {"u32": "u32", "s32": "s32", "f32": "float", "u64": "u64", "s64": "s64", "k16": "u32"}
-FLOATS = {"f32", "f64", "f16", "f16hi"}
+SCALAR_TYPES = {"u32": "u32", "s32": "s32", "f32": "float", "u64": "u64", "s64": "s64", "k16": "u32", "k16u": "u32"}
+FLOATS = {"f32", "f64", "f16", "f16hi", "f16z"}
+HALVES = {"f16", "f16hi", "f16z", "b16", "b16z"}
+# Modifiers that make another instruction of one name: it has a row with this ending.
+ROW_ENDINGS = {"lds": "_lds", "glc": "_rtn", "sc0": "_rtn"}
+SDWA_PARTS = {
+    "DWORD": "kDword",
+    "WORD_0": "kWord0",
+    "WORD_1": "kWord1",
+    "BYTE_0": "kByte0",
+    "BYTE_1": "kByte1",
+    "BYTE_2": "kByte2",
+    "BYTE_3": "kByte3",
+}
+SDWA_REST = {"UNUSED_PAD": "kZero", "UNUSED_SEXT": "kSign", "UNUSED_PRESERVE": "kKeep"}
+SDWA_MODIFIERS = {"dst_sel", "dst_unused", "src0_sel", "src1_sel"}
 # How the loader turns a constant operand into bits, per operand type (machine/program.cpp).
 CONSTANT_CODES = {
     "u32": "i",
@@ -48,7 +62,8 @@ CONSTANT_CODES = {
     "f64": "d",
     "b64": "Q",
 }
-CONSTANT_CODES |= {"k16": "k", "f16": "h", "b16": "h", "dst": "D", "none": "-", "smem_offset": "o", "label": "L"}
+CONSTANT_CODES |= {"k16": "k", "k16u": "K", "f16": "h", "b16": "h", "dst": "D", "none": "-"}
+CONSTANT_CODES |= {"smem_offset": "o", "label": "L", "f16x2": "H", "b16x2": "H", "f32x2": "P"}
 
 
 FUNCTION_KEYS = {"class", "counts", "returns"}
@@ -82,6 +97,11 @@ class Shape:
     mnemonic: str
     operands: tuple[Operand, ...]
     modifiers: Mapping[str, str]
+
+    @property
+    def row_name(self) -> str:
+        """The instruction's name in the table."""
+        return self.mnemonic + next((ending for name, ending in ROW_ENDINGS.items() if name in self.modifiers), "")
 
 
 @dataclass(frozen=True)
@@ -149,8 +169,35 @@ def apply_modifiers(value: str, operand: Operand, type_name: str) -> str:
     return f"negate({value})" if operand.neg else value
 
 
-def vector_source(index: int, operand: Operand, type_name: str, as_scalar: bool = False, dpp: bool = False) -> str:
-    """C++ expression of a lane-wise source operand; with `dpp` of the lanes that the handler's Dpp selects."""
+def sdwa_source(shape: Shape, number: int, slot: str, vgpr: bool) -> str:
+    """C++ expression of the part of a register that SDWA makes source `number`, or nothing where it is all of it."""
+    part = shape.modifiers.get(f"src{number}_sel", "DWORD")
+    if part == "DWORD":
+        return ""
+    return f"sdwa_part<Part::{SDWA_PARTS[part]}>({f'w->v[{slot}]' if vgpr else f'U32(w->s[{slot}])'})"
+
+
+def with_halves(shape: Shape, typed: Sequence[tuple[str, Operand]]) -> list[tuple[str, Operand]]:
+    """Puts the halves that op_sel names into the 16-bit operands, where the text has no .l and .h."""
+    flags = re.findall(r"[01]", shape.modifiers.get("op_sel", ""))
+    if not flags:
+        return list(typed)
+    if any(flag == "1" for flag in flags[len(typed) :]):
+        raise ShapeError("op_sel of the destination is not emulated")
+    result = []
+    for (name, operand), flag in zip(typed, flags, strict=False):
+        if flag == "1" and name not in HALVES:
+            raise ShapeError(f"op_sel of an operand of type {name}")
+        half = "h" if flag == "1" else operand.half
+        result.append((name, Operand(operand.kind, half, operand.neg, operand.absolute)))
+    return result
+
+
+def vector_source(
+    shape: Shape, number: int, index: int, operand: Operand, type_name: str, as_scalar: bool = False
+) -> str:
+    """C++ expression of a lane-wise source operand, `index` in the text; with DPP source 0 comes from other lanes."""
+    dpp = "dpp" in shape.modifiers and number == 0
     slot = f"op->r[{index}]"
     vgpr = operand.kind == "v"
     if dpp and not vgpr:
@@ -160,6 +207,14 @@ def vector_source(index: int, operand: Operand, type_name: str, as_scalar: bool 
         raise ShapeError(f"operand {index} is {operand.kind!r}, expected a register or a constant")
     if type_name == "mask":
         return f"mask_in(w, {slot})"
+    if fetched := sdwa_source(shape, number, slot, vgpr):
+        if type_name in ("f16", "b16"):
+            return apply_modifiers(
+                f"widen_f16({fetched})" if type_name == "f16" else f"({fetched} & U32(0xFFFF))", operand, type_name
+            )
+        if type_name not in ("u32", "s32", "f32"):
+            raise ShapeError(f"SDWA of an operand of type {type_name} is not emulated")
+        return apply_modifiers(f"bits<{VECTOR_TYPES[type_name]}>({fetched})", operand, type_name)
     if type_name in ("f16", "b16"):
         high = "true" if operand.half == "h" else "false"
         raw = f"{source}half_in(w, {slot}, {high})" if vgpr else f"U32(w->s[{slot}] & 0xFFFF)"
@@ -202,14 +257,66 @@ def result_modifiers(value: str, shape: Shape, type_name: str, handled: set[str]
     return value
 
 
-def vector_result(operand: Operand, type_name: str, value: str) -> str:
+def vector_result(shape: Shape, type_name: str, value: str) -> str:
+    operand = shape.operands[0]
     if operand.kind != "v":
         raise ShapeError(f"destination is {operand.kind!r}, expected a VGPR")
+    if type_name in HALVES:
+        raw = value if type_name in ("b16", "b16z") else f"narrow_f16({value})"
+        value = f"({raw}) & U32(0xFFFF)" if type_name == "b16z" else raw
+    part = shape.modifiers.get("dst_sel", "DWORD")
+    if part != "DWORD":
+        if VECTOR_TYPES.get(type_name, "U32") not in ("U32", "S32", "F32"):
+            raise ShapeError(f"SDWA of a result of type {type_name} is not emulated")
+        rest = SDWA_REST[shape.modifiers.get("dst_unused", "UNUSED_PAD")]
+        return f"sdwa_out<Part::{SDWA_PARTS[part]}, Rest::{rest}>(w, op->r[0], bits<U32>({value}));"
     if type_name in ("f16", "f16hi", "b16"):
         high = "true" if operand.half == "h" or type_name == "f16hi" else "false"
-        raw = value if type_name == "b16" else f"narrow_f16({value})"
-        return f"half_out(w, op->r[0], {high}, {raw});"
+        return f"half_out(w, op->r[0], {high}, {value});"
     return f"vector_out(w, op->r[0], {value});"
+
+
+def packed_source(shape: Shape, number: int, type_name: str, high: bool) -> str:
+    """One of the two components of a packed operand: op_sel and op_sel_hi say which half each result takes."""
+    operand, slot = shape.operands[number + 1], f"op->r[{number + 1}]"
+    if operand.kind not in ("v", "u"):
+        raise ShapeError(f"operand {number + 1} is {operand.kind!r}, expected a register or a constant")
+    default = "1" if high else "0"
+    flags = re.findall(r"[01]", shape.modifiers.get("op_sel_hi" if high else "op_sel", ""))
+    half = (flags[number] if number < len(flags) else default) == "1"
+    neg = re.findall(r"[01]", shape.modifiers.get("neg_hi" if high else "neg_lo", ""))
+    if type_name in HALVES:
+        flag = str(half).lower()
+        raw = f"half_in(w, {slot}, {flag})" if operand.kind == "v" else f"U32(w->s[{slot}] >> {16 * half} & 0xFFFF)"
+        value = f"widen_f16({raw})" if type_name == "f16" else raw
+    else:
+        read = "vector_in" if operand.kind == "v" else "splat_in"
+        value = f"{read}<{VECTOR_TYPES[type_name]}>(w, {slot} + {int(half)})"
+    negated = number < len(neg) and neg[number] == "1"
+    return apply_modifiers(value, Operand(operand.kind, "", negated, False), type_name)
+
+
+def packed_code(shape: Shape, row: Mapping[str, Any]) -> Code:
+    """Instructions on two components, which lie in the halves of a VGPR or in a pair of them."""
+    dst, types = row["dst"], row["src"].split()
+    reads_old = types[0] == "old"
+    types = types[1:] if reads_old else types
+    if len(shape.operands) != 1 + len(types):
+        raise ShapeError(f"{len(shape.operands)} operands, the row has {1 + len(types)}")
+    if shape.operands[0].kind != "v":
+        raise ShapeError(f"destination is {shape.operands[0].kind!r}, expected a VGPR")
+    handled = {"op_sel", "op_sel_hi", "neg_lo", "neg_hi"}
+    results = []
+    for high in (False, True):
+        values = [packed_source(shape, i, name, high) for i, name in enumerate(types)]
+        results.append(result_modifiers(f"sem::{row['fn']}({', '.join(values)})", shape, dst, handled))
+    body = [f"const auto {name} = {value};" for name, value in zip(("low", "high"), results, strict=True)]
+    if dst in HALVES:
+        low, high_half = ("narrow_f16(low)", "narrow_f16(high)") if dst == "f16" else ("low & U32(0xFFFF)", "high")
+        body.append(f"vector_out(w, op->r[0], ({low}) | ({high_half} << U32(16)));")
+    else:
+        body += ["vector_out(w, op->r[0], low);", "vector_out(w, op->r[0] + 1, high);"]
+    return Code(tuple(body), "D" + "".join(CONSTANT_CODES[f"{name}x2"] for name in types))
 
 
 def vector_code(shape: Shape, row: Mapping[str, Any]) -> Code:
@@ -220,24 +327,26 @@ def vector_code(shape: Shape, row: Mapping[str, Any]) -> Code:
         raise ShapeError(f"{len(shape.operands)} operands, the row has {len(dst_types) + len(src_types)}")
     sources = shape.operands[len(dst_types) :]
     typed = list(zip(src_types, sources, strict=True))
-    if row.get("mix"):
-        typed = mix_types(shape, sources)
+    typed = mix_types(shape, sources) if row.get("mix") else with_halves(shape, typed)
     first, dpp = len(dst_types), "dpp" in shape.modifiers
     values = [
-        vector_source(first + i, operand, type_name, i in row.get("scalar", []), dpp and i == 0)
+        vector_source(shape, i, first + i, operand, type_name, i in row.get("scalar", []))
         for i, (type_name, operand) in enumerate(typed)
     ]
     if reads_old:
         values.append(f"vector_in<{VECTOR_TYPES[dst_types[0]]}>(w, op->r[0])")
     if row.get("vcc"):
         values.append("mask_in(w, kVcc)")
-    handled = {"dpp"} | ({"op_sel", "op_sel_hi"} if row.get("mix") else set())
+    handled = {"dpp", *SDWA_MODIFIERS} | ({"op_sel", "op_sel_hi"} if row.get("mix") else {"op_sel"})
+    if immediate := row.get("immediate"):
+        handled.add(immediate)
+        values.append(f"std::integral_constant<u32, {int(shape.modifiers.get(immediate, '0'), 0)}>{{}}")
     body = ["{", "const Dpp dpp(w, op);", "const DppWrites writes(w, dpp);"] if dpp else []
     if first == 2:
         body.append("S32 lanes{};")
         values.append("lanes")
     call = result_modifiers(f"sem::{row['fn']}({', '.join(values)})", shape, dst_types[0], handled)
-    body.append(vector_result(shape.operands[0], dst_types[0], call))
+    body.append(vector_result(shape, dst_types[0], call))
     if first == 2:
         body.append(f"mask_out(w, op->r[1], {'dpp.written(lanes)' if dpp else 'lanes'});")
     body += ["}"] if dpp else []
@@ -250,11 +359,9 @@ def compare_code(shape: Shape, row: Mapping[str, Any], writes_exec: bool, writes
     if len(shape.operands) != first + len(types):
         raise ShapeError(f"{len(shape.operands)} operands, expected {first + len(types)}")
     dpp = "dpp" in shape.modifiers
-    if unknown := set(shape.modifiers) - {"dpp"}:
+    if unknown := set(shape.modifiers) - {"dpp", *SDWA_MODIFIERS}:
         raise ShapeError(f"modifiers {sorted(unknown)} are not emulated for compares")
-    values = [
-        vector_source(first + i, shape.operands[first + i], name, dpp=dpp and i == 0) for i, name in enumerate(types)
-    ]
+    values = [vector_source(shape, i, first + i, shape.operands[first + i], name) for i, name in enumerate(types)]
     call = f"sem::{row['fn']}({', '.join(values)})"
     call = f"dpp.written({call})" if dpp else call
     body = ["const Dpp dpp(w, op);"] if dpp else []
@@ -294,12 +401,14 @@ def special_code(shape: Shape, row: Mapping[str, Any]) -> Code:
         raise ShapeError(f"{len(shape.operands)} operands, the row has {len(types)}")
     if any(operand.neg or operand.absolute or operand.half for operand in shape.operands):
         raise ShapeError("operand modifiers and halves are not emulated for this instruction")
-    if unknown := set(shape.modifiers) - {"offen", "idxen"}:
+    if unknown := set(shape.modifiers) - {"offen", "idxen", *ROW_ENDINGS}:
         raise ShapeError(f"modifiers {sorted(unknown)} are not emulated for this instruction")
     kinds = ", ".join(f"'{'-' if operand.kind == 'off' else operand.kind[0]}'" for operand in shape.operands)
     flags = ", ".join(str(name in shape.modifiers).lower() for name in ("offen", "idxen"))
     arguments = f"Form{{{{{kinds}}}, {flags}}}" + (f", {row['args']}" if "args" in row else "")
-    arguments = re.sub(r"\b(?=(?:ExecOp|Condition|Half|Fill|AtomicOp)::|Packed)", "sem::", arguments)
+    arguments = re.sub(
+        r"\b(?=(?:ExecOp|Condition|Half|Fill|AtomicOp|BufferRules)::|Packed|Matrix{)", "sem::", arguments
+    )
     call = f"sem::{row['fn']}<{arguments}>(w, op)"
     to_exec = types[:1] == ["dst"] and shape.operands[0].kind == "x"
     if to_exec and not row.get("exec_dst"):
@@ -314,9 +423,10 @@ def special_code(shape: Shape, row: Mapping[str, Any]) -> Code:
 
 
 def code_of(shape: Shape, table: Mapping[str, Any]) -> Code:
-    name = shape.mnemonic
+    name = shape.row_name
     if name in table["vector"]:
-        return vector_code(shape, table["vector"][name])
+        row = table["vector"][name]
+        return packed_code(shape, row) if row.get("packed") else vector_code(shape, row)
     if name in table["compare"]:
         return compare_code(shape, table["compare"][name], False, True)
     if name.startswith("v_cmpx_") and (plain := "v_cmp_" + name.removeprefix("v_cmpx_")) in table["compare"]:
@@ -338,7 +448,7 @@ def code_of(shape: Shape, table: Mapping[str, Any]) -> Code:
 
 def traits_of(shape: Shape, table: Mapping[str, Any], functions: Mapping[str, Any]) -> str:
     """C++ initializer of the shape's ShapeTraits."""
-    name = shape.mnemonic
+    name = shape.row_name
     if name in table["vector"] or name in table["compare"] or name.startswith("v_cmpx_"):
         return f"{{{CLASSES['valu']}}}"
     if name in table["scalar"]:

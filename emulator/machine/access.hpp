@@ -62,6 +62,16 @@ template <class V>
   }
 }
 
+// The same for those lanes only: a part of the active ones.
+[[gnu::always_inline]] inline void vector_out(Wave* wave, u32 vgpr, U32 value, S32 lanes) {
+  wave->v[vgpr] = select(lanes, value, wave->v[vgpr]);
+}
+template <class V>
+[[gnu::always_inline]] inline void vector_out(Wave* wave, u32 vgpr, V value, S32 lanes) {
+  static_assert(sizeof(V) == sizeof(U32));
+  vector_out(wave, vgpr, bits<U32>(value), lanes);
+}
+
 // f16 to and from f32, exact widening and round to nearest even (F16C).
 [[gnu::always_inline]] inline F32 widen_f16(U32 low_halves) {
   F32 result;

@@ -8,10 +8,12 @@
 #include "semantics/control.hpp"
 #include "semantics/convert.hpp"
 #include "semantics/dpp.hpp"
+#include "semantics/global_atomic.hpp"
 #include "semantics/lane.hpp"
 #include "semantics/lds.hpp"
 #include "semantics/memory.hpp"
 #include "semantics/scalar.hpp"
+#include "semantics/sdwa.hpp"
 #include "semantics/vector_float.hpp"
 #include "semantics/vector_integer.hpp"
 #if EMU_LANES == 32

@@ -12,6 +12,8 @@
 
 namespace emu::inline EMU_WAVE {
 
+inline constexpr u32 kAddTid = 1 << 23;  // in the last word of a buffer descriptor
+
 class LaneRunner final : public WorkgroupRunner {
  public:
   LaneRunner(const LaunchRequest& request, const LaunchAddresses& addresses, const MemoryMap& memory);
@@ -132,7 +134,8 @@ inline void LaneRunner::start_registers(Wave& wave, u32 x, u32 y, u32 z) const {
     wave.s[next + 1] = u32(value >> 32);
     next += 2;
   };
-  next += kernel.private_segment_buffer ? 4 : 0;
+  put_pair(kernel.private_segment_buffer, reinterpret_cast<u64>(wave.scratch) | u64(1) << 63);  // swizzled
+  put_pair(kernel.private_segment_buffer, group_.scratch_bytes * u64(kLanes) | u64(kAddTid) << 32);
   put_pair(kernel.dispatch_ptr, addresses_.packet);
   next += kernel.queue_ptr ? 2 : 0;
   put_pair(kernel.kernarg_ptr, addresses_.arguments);
@@ -163,7 +166,7 @@ inline void LaneRunner::put_workgroup_ids(Wave& wave, u32 x, u32 y, u32 z) const
   for (int axis = 0; axis < 3; ++axis)
     if (kernel.workgroup_id[axis]) wave.s[next++] = ids[axis];
   next += kernel.workgroup_info ? 1 : 0;
-  if (request_.family->scratch_wave_offset && kernel.private_segment) wave.s[next] = 0;
+  if (request_.family->scratch_wave_offset && kernel.private_segment_buffer) wave.s[next] = 0;
 }
 
 }  // namespace emu::inline EMU_WAVE

@@ -176,18 +176,28 @@ class Lowering {
     program_->ops.push_back(op);
   }
 
+  // The two-address DS instructions have two offsets; ds_swizzle names its pattern, which the words hold.
   static s32 data_of_modifiers(const Instruction& instruction) {
     if (has_dpp(instruction)) return s32(dpp_control(instruction));
-    if (instruction.mnemonic.find("2addr") == std::string::npos) return s32(modifier_number(instruction, "offset", 0));
-    return s32(modifier_number(instruction, "offset0", 0) | modifier_number(instruction, "offset1", 0) << 8);
+    for (const Modifier& modifier : instruction.modifiers)
+      if (modifier.name == "offset" && modifier.value.starts_with("swizzle(")) return s32(instruction.words[0] & 0xFFFF);
+    return s32(modifier_number(instruction, "offset", 0) | modifier_number(instruction, "offset0", 0) |
+               modifier_number(instruction, "offset1", 0) << 8);
   }
 
-  void check_vgprs(const Operand& operand) const {
+  void check_vgprs(const Operand& operand) {
     if (operand.index == kTempVgpr) return;
     const bool accumulation = operand.index >= kAgpr0;
     const u32 first = operand.index - (accumulation ? kAgpr0 : 0), last = first + operand.width - 1;
     const u32 count = accumulation ? vgprs_.accumulation : vgprs_.vector;
-    if (last < count) return;
+    if (last < count) {
+      uses_accumulation_ |= accumulation;
+      uses_above_offset_ |= !accumulation && last >= vgprs_.accum_offset;
+      if (uses_accumulation_ && uses_above_offset_)
+        fail("the kernel uses both accumulation registers and VGPRs from v" + std::to_string(vgprs_.accum_offset) +
+             " on, which are the same");
+      return;
+    }
     fail("register " + std::string(accumulation ? "a" : "v") + std::to_string(last) + " is beyond the kernel's " +
          std::to_string(count) + (accumulation ? " AGPRs" : " VGPRs"));
   }
@@ -225,7 +235,7 @@ class Lowering {
 
   // ISA guide 6.1, "Source operands": a constant takes the operand's type. i: 32 bits, h: 16 bits, q and Q: 64 bits
   // where a literal is sign or zero extended, d: f64 where a literal gives the high half, k: 16 bits to be sign
-  // extended (SOPK).
+  // extended (SOPK), K: zero extended, H: two f16, of which an inline constant gives the low one, P: two f32, likewise.
   u32 lower_constant(const Operand& operand, char code) {
     const bool is_float = operand.kind == Operand::Kind::kFloat;
     const bool literal = operand.kind == Operand::Kind::kHex;
@@ -242,6 +252,15 @@ class Lowering {
         return constant(u64(operand.integer), 2);
       case 'k':
         return constant(u64(s64(s16(operand.integer))), 1);
+      case 'K':
+        return constant(u64(operand.integer) & 0xFFFF, 1);
+      case 'H':
+        return constant(is_float ? f16_bits(operand.real) : u64(operand.integer), 1);
+      case 'P': {
+        // What the high half holds is not documented, so that using it shows; but all agree about 0.
+        const u32 low = is_float ? bits<u32>(float(operand.real)) : u32(operand.integer);
+        return constant(low | u64(low == 0 ? 0 : kPoison) << 32, 2);
+      }
       case '-':
         return constant(u64(operand.integer), 1);
       default:
@@ -290,6 +309,7 @@ class Lowering {
   std::map<u64, std::size_t> first_op_;
   std::map<std::pair<u64, u32>, u32> constant_slots_;
   std::vector<std::pair<std::size_t, u64>> branches_;
+  bool uses_accumulation_ = false, uses_above_offset_ = false;
 };
 
 }  // namespace

@@ -75,12 +75,7 @@ inline const Op* s_barrier_signal(Wave* wave, const Op* op) {
   if (++group->signalled == group->live_waves) complete_phase(*group);
   return op + 1;
 }
-template <Form F>
-inline const Op* s_barrier_wait(Wave* wave, const Op* op) {
-  if (F.kind[0] != 0 && s16(wave->s[op->r[0]]) != -1)
-    return stop_with_fault(wave, op, "only the workgroup barrier (-1) is emulated");
-  if (!is_between_signal_and_wait(wave))
-    return stop_with_fault(wave, op, "waits for the workgroup's barrier without having signalled it");
+inline const Op* pass_barrier(Wave* wave, const Op* op) {
   if (wave->group->phase >= wave->barrier_phase) {
     wave->passed_phase = wave->barrier_phase;
     return op + 1;
@@ -88,6 +83,24 @@ inline const Op* s_barrier_wait(Wave* wave, const Op* op) {
   wave->status = WaveStatus::kBarrier;
   wave->resume = op;
   return nullptr;
+}
+template <Form F>
+inline const Op* s_barrier_wait(Wave* wave, const Op* op) {
+  if (s16(wave->s[op->r[0]]) != -1) return stop_with_fault(wave, op, "only the workgroup barrier (-1) is emulated");
+  if (!is_between_signal_and_wait(wave))
+    return stop_with_fault(wave, op, "waits for the workgroup's barrier without having signalled it");
+  return pass_barrier(wave, op);
+}
+
+// S_BARRIER of families without split barriers: signals and waits in one.
+template <Form F>
+inline const Op* s_barrier(Wave* wave, const Op* op) {
+  Workgroup* group = wave->group;
+  if (!is_between_signal_and_wait(wave)) {
+    wave->barrier_phase = group->phase + 1;
+    if (++group->signalled == group->live_waves) complete_phase(*group);
+  }
+  return pass_barrier(wave, op);
 }
 
 // Padding behind a kernel's code, and the end of its code: reaching either is a fault.

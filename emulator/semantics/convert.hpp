@@ -43,6 +43,14 @@ LANES F32 same(F32 a) { return a; }
 LANES U32 cvt_pk_rtz_f16_f32(F32 a, F32 b) {
   return narrow_f16<_MM_FROUND_TO_ZERO>(a) | (narrow_f16<_MM_FROUND_TO_ZERO>(b) << U32(16));
 }
+// V_CVT_PK_F16_F32, V_CVT_PK_BF16_F32: two f32 to packed f16 or bf16, to nearest even.
+LANES U32 cvt_pk_f16_f32(F32 a, F32 b) { return narrow_f16(a) | (narrow_f16(b) << U32(16)); }
+LANES U32 narrow_bf16(F32 a) {
+  const U32 raw = bits<U32>(a);
+  const U32 rounded = raw + U32(0x7FFF) + ((raw >> U32(16)) & U32(1));
+  return select(a != a, raw | U32(0x400000), rounded) >> U32(16);
+}
+LANES U32 cvt_pk_bf16_f32(F32 a, F32 b) { return narrow_bf16(a) | (narrow_bf16(b) << U32(16)); }
 // V_PACK_B32_F16: S0 in the low half, S1 in the high half, bits unchanged.
 LANES U32 pack_b32_f16(U32 a, U32 b) { return (a & U32(0xFFFF)) | (b << U32(16)); }
 // V_FMA_MIX_F32, V_FMA_MIXLO_F16, V_FMA_MIXHI_F16 with f32 sources: fma in f32, the result rounded once more to f16.

@@ -45,6 +45,46 @@ inline void ds_permute(Wave* wave, const Op* op) {
     if ((wave->exec() >> lane) & 1) result[targets[lane] & (kLanes - 1)] = wave->v[op->r[2]][lane];
   vector_out(wave, op->r[0], result);
 }
+// DS_SWIZZLE_B32: each lane reads another as the offset says: four of a quad (bit 15 set), or, within 32 lanes, lane
+// ((i & and) | or) ^ xor of its fields [4:0], [9:5] and [14:10]; an inactive source gives 0.
+template <Form F>
+inline void ds_swizzle(Wave* wave, const Op* op) {
+  const u32 pattern = u32(op->offset);
+  const U32 data = select(wave->exec_lanes, wave->v[op->r[1]], U32(0));
+  U32 result;
+  for (u32 lane = 0; lane < u32(kLanes); ++lane) {
+    const u32 within = (pattern & 0x8000) != 0 ? (lane & 0x1C) | ((pattern >> (2 * (lane & 3))) & 3)
+                                               : (((lane & pattern) | (pattern >> 5)) ^ (pattern >> 10)) & 31;
+    result[lane] = data[(lane & ~31u) | (within & 31)];
+  }
+  vector_out(wave, op->r[0], result);
+}
+// V_PERMLANE32_SWAP_B32, V_PERMLANE16_SWAP_B32 (CDNA4 ISA guide): the upper 32 lanes of the first register, or its odd
+// rows of 16, change places with the lower lanes or the even rows of the second.
+template <Form F, int kRow>
+inline bool v_permlane_swap(Wave* wave, const Op* op) {
+  if (wave->exec() != LaneMask(~LaneMask(0))) {
+    stop_with_fault(wave, op, "a swap of rows with inactive lanes is not documented");
+    return false;
+  }
+  const U32 first = wave->v[op->r[0]], second = wave->v[op->r[1]];
+  const S32 odd = bits<S32>(lane_numbers() & U32(kRow)) != S32(0);
+  U32 from_second = first, from_first = second;
+  for (int lane = 0; lane < kLanes; ++lane) {
+    if ((lane & kRow) != 0)
+      from_second[lane] = second[lane ^ kRow];
+    else
+      from_first[lane] = first[lane ^ kRow];
+  }
+  wave->v[op->r[0]] = select(odd, from_second, first);
+  wave->v[op->r[1]] = select(odd, second, from_first);
+  return true;
+}
+// V_ACCVGPR_READ_B32, V_ACCVGPR_WRITE_B32, V_ACCVGPR_MOV_B32: between VGPRs and accumulation registers.
+template <Form F>
+inline void v_accvgpr_move(Wave* wave, const Op* op) {
+  vector_out(wave, op->r[0], F.kind[1] == 'v' ? wave->v[op->r[1]] : U32(wave->s[op->r[1]]));
+}
 // V_PERMLANEX16_B32: lane i reads the other row of 16, at the position that nibble i % 16 of {S2, S1} names.
 template <Form F>
 inline void v_permlanex16(Wave* wave, const Op* op) {

@@ -167,4 +167,69 @@ inline bool ds_atomic_rtn(Wave* wave, const Op* op) {
   return lds_atomic<true, kOp, T>(wave, op);
 }
 
+// BUFFER_LOAD_DWORD and _DWORDX4 with LDS: from memory into LDS at M0 + offset + lane * bytes; what is out of range gives
+// 0 (CDNA3 ISA guide 9.1.9, "Memory buffer load to LDS"). Operands: vaddr, srsrc, soffset.
+template <Form F, int Bytes>
+inline bool buffer_load_lds(Wave* wave, const Op* op) {
+  if (turn_is_over(wave, op)) return false;
+  const BufferResource resource = resource_in<BufferRules::kByIdxen, F>(wave, op->r[1]);
+  if (resource.swizzled || resource.add_tid) {
+    stop_with_fault(wave, op, "swizzled buffers and add_tid are not emulated");
+    return false;
+  }
+  const LdsAccess<Access::kStore> lds(wave, op);
+  const U32 first = F.idxen || F.offen ? wave->v[op->r[0]] : U32(0);
+  const U32 second = F.idxen && F.offen ? wave->v[op->r[0] + 1] : first;
+  const u64 scalar_offset = u64(wave->s[op->r[2]]) + u64(s64(op->offset));
+  const u64 target = u64(wave->s[kM0]) + u32(op->offset);
+  for (LaneMask rest = wave->exec(); rest != 0; rest &= rest - 1) {
+    const int lane = std::countr_zero(rest);
+    const u64 index = F.idxen ? first[lane] : 0;
+    const u64 offset = scalar_offset + (F.offen ? second[lane] : 0);
+    u8* const slot = lds.template at<Bytes>(target + u64(lane) * Bytes, lane);
+    if (slot == nullptr) return false;
+    if (!in_buffer(resource, index, offset, Bytes)) [[unlikely]] {
+      std::memset(slot, 0, Bytes);
+      for (int part = 0; part < Bytes; part += 4) {
+        if (!in_buffer(resource, index, offset + u64(part), 4)) continue;
+        const u8* memory = pointer_to<Access::kLoad>(wave, op, resource.base + index * resource.stride + offset + u64(part), 4, lane);
+        if (memory == nullptr) return false;
+        std::memcpy(slot + part, memory, 4);
+      }
+      continue;
+    }
+    const u8* memory =
+        pointer_to<Access::kLoad>(wave, op, resource.base + index * resource.stride + offset, Bytes, lane);
+    if (memory == nullptr) return false;
+    std::memcpy(slot, memory, Bytes);
+  }
+  return true;
+}
+
+// DS_READ_B64_TR_B16 (CDNA4 ISA guide): the 16 lanes of a row read 4 x 16 halves, four consecutive lanes a line of it;
+// each lane receives a column.
+template <Form F>
+inline bool ds_read_b64_tr_b16(Wave* wave, const Op* op) {
+  if (turn_is_over(wave, op)) return false;
+  if (wave->exec() != LaneMask(~LaneMask(0))) {
+    stop_with_fault(wave, op, "a transposing load with inactive lanes is not documented");
+    return false;
+  }
+  const LdsAccess<Access::kLoad> lds(wave, op);
+  const U32 addresses = wave->v[op->r[1]];
+  for (int row = 0; row < kLanes; row += 16) {
+    u16 lines[4][16];
+    for (int i = 0; i < 16; ++i) {
+      const u8* memory = lds.template at<8>(u64(addresses[row + i]) + u32(op->offset), row + i);
+      if (memory == nullptr) return false;
+      std::memcpy(&lines[i / 4][4 * (i % 4)], memory, 8);
+    }
+    for (int i = 0; i < 16; ++i) {
+      wave->v[op->r[0]][row + i] = lines[0][i] | u32(lines[1][i]) << 16;
+      wave->v[op->r[0] + 1][row + i] = lines[2][i] | u32(lines[3][i]) << 16;
+    }
+  }
+  return true;
+}
+
 }  // namespace emu::inline EMU_WAVE::sem

@@ -1,12 +1,10 @@
 // Memory instructions: SMEM, VBUFFER, VGLOBAL and VSCRATCH (ISA guide, chapters 8, 9 and 11). Every access is checked
 // against the memory map; a bad one stops the wave with a report.
 #pragma once
-#include <atomic>
 #include <cstring>
 
 #include "machine/access.hpp"
 #include "machine/vector_wave.hpp"
-#include "semantics/atomic.hpp"
 #include "semantics/transfer.hpp"
 
 namespace emu::inline EMU_WAVE::sem {
@@ -41,8 +39,18 @@ struct BufferResource {
   u32 stride, records, oob_select;
   bool swizzled, add_tid;
 };
+// How a family checks ranges: as the descriptor's OOB_SELECT says, or by index where the instruction has one and the
+// stride is not 0, else in bytes (CDNA3 ISA guide, "Buffer addressing").
+enum class BufferRules { kBySelect, kByIdxen };
+template <BufferRules kRules, Form F>
 [[gnu::always_inline]] inline BufferResource resource_in(const Wave* wave, u32 slot) {
   const u32* w = &wave->s[slot];
+  if constexpr (kRules == BufferRules::kByIdxen) {
+    const u32 stride = (w[1] >> 16) & 0x3FFF;
+    return {(u64(w[1] & 0xFFFF) << 32) | w[0], stride,
+            w[2],                              F.idxen && stride != 0 ? 1u : 3u,
+            (w[1] >> 31) != 0,                 (w[3] >> 23 & 1) != 0};
+  }
   return {(u64(w[1] & 0xFFFF) << 32) | w[0],
           (w[1] >> 16) & 0x3FFF,
           w[2],
@@ -65,13 +73,49 @@ struct BufferResource {
   }
 }
 
+// A lane's private memory: hardware swizzles the lanes' memory; a kernel cannot see that.
+template <Access kAccess, int Bytes, Fill kFill>
+[[gnu::always_inline]] inline bool scratch_lanes(Wave* wave, const Op* op, u32 vgpr, U32 offsets) {
+  const u32 bytes = wave->group->scratch_bytes;
+  for (LaneMask rest = wave->exec(); rest != 0; rest &= rest - 1) {
+    const int lane = std::countr_zero(rest);
+    if (u64(offsets[lane]) + Bytes > bytes) {
+      stop_with_bad_address(wave, op, "scratch access outside the lane's " + std::to_string(bytes) + " bytes", lane,
+                            offsets[lane]);
+      return false;
+    }
+    u8* const memory = wave->scratch + u64(lane) * bytes + offsets[lane];
+    if constexpr (kAccess == Access::kLoad)
+      put_loaded<Bytes, kFill>(wave, vgpr, lane, memory);
+    else
+      get_stored<Bytes, kFill>(wave, vgpr, lane, memory);
+  }
+  return true;
+}
+
+// Scratch through the swizzled buffer descriptor that GPUs without flat scratch get in their first SGPRs (LLVM's AMDGPU
+// usage document, "Private Segment Buffer"): soffset counts the bytes of all lanes, the rest those of one.
+template <Access kAccess, Form F, int Bytes, Fill kFill>
+inline bool private_access(Wave* wave, const Op* op) {
+  const u32 scalar_offset = wave->s[op->r[3]];
+  if (scalar_offset % (4 * kLanes) != 0) {
+    stop_with_fault(wave, op, "scratch access with a scalar offset that is not a multiple of a dword of all lanes");
+    return false;
+  }
+  const U32 vector_offset = F.offen ? wave->v[op->r[1]] : U32(0);
+  return scratch_lanes<kAccess, Bytes, kFill>(wave, op, op->r[0],
+                                              vector_offset + U32(scalar_offset / kLanes + u32(op->offset)));
+}
+
 // BUFFER_LOAD_*, BUFFER_STORE_*: base + soffset + index * stride + voffset + constant. Range checks are per dword (per
 // element for narrower ones): loads out of range give 0, stores are dropped. Addresses are computed before results are
 // written, because the destination may overlap them.
-template <Access kAccess, Form F, int Bytes, Fill kFill>
+template <Access kAccess, Form F, int Bytes, Fill kFill, BufferRules kRules>
 inline bool buffer_access(Wave* wave, const Op* op) {
-  const BufferResource resource = resource_in(wave, op->r[2]);
+  const BufferResource resource = resource_in<kRules, F>(wave, op->r[2]);
   if (resource.swizzled || resource.add_tid) {
+    if (kRules == BufferRules::kByIdxen && !F.idxen && resource.base == reinterpret_cast<u64>(wave->scratch))
+      return private_access<kAccess, F, Bytes, kFill>(wave, op);
     stop_with_fault(wave, op, "swizzled buffers and add_tid are not emulated");
     return false;
   }
@@ -117,43 +161,13 @@ inline bool buffer_access(Wave* wave, const Op* op) {
   }
   return true;
 }
-template <Form F, int Bytes, Fill kFill = Fill::kZero>
+template <Form F, int Bytes, Fill kFill = Fill::kZero, BufferRules kRules = BufferRules::kBySelect>
 inline bool buffer_load(Wave* wave, const Op* op) {
-  return buffer_access<Access::kLoad, F, Bytes, kFill>(wave, op);
+  return buffer_access<Access::kLoad, F, Bytes, kFill, kRules>(wave, op);
 }
-template <Form F, int Bytes, Fill kFill = Fill::kZero>
+template <Form F, int Bytes, Fill kFill = Fill::kZero, BufferRules kRules = BufferRules::kBySelect>
 inline bool buffer_store(Wave* wave, const Op* op) {
-  return buffer_access<Access::kStore, F, Bytes, kFill>(wave, op);
-}
-
-// BUFFER_ATOMIC_* without a result: as a store (ISA guide 9.1 and 11.7), each lane's change in turn. Workgroups run on
-// several threads, so the change is an atomic exchange here too.
-template <Form F, AtomicOp kOp, class T>
-inline bool buffer_atomic(Wave* wave, const Op* op) {
-  const BufferResource resource = resource_in(wave, op->r[2]);
-  if (resource.swizzled || resource.add_tid) {
-    stop_with_fault(wave, op, "swizzled buffers and add_tid are not emulated");
-    return false;
-  }
-  static_assert(sizeof(T) == sizeof(u32) && !has_two_operands(kOp));
-  const u32 vaddr = op->r[1];
-  const u32 voffset = vaddr + (F.idxen && F.offen ? 1 : 0);
-  const u64 scalar_offset = u64(wave->s[op->r[3]]) + u64(s64(op->offset));
-  for (LaneMask rest = wave->exec(); rest != 0; rest &= rest - 1) {
-    const int lane = std::countr_zero(rest);
-    const u64 index = F.idxen ? wave->v[vaddr][lane] : 0;
-    const u64 offset = scalar_offset + (F.offen ? wave->v[voffset][lane] : 0);
-    if (!in_buffer(resource, index, offset, sizeof(T))) continue;
-    u8* const memory =
-        pointer_to<Access::kStore>(wave, op, resource.base + index * resource.stride + offset, sizeof(T), lane);
-    if (memory == nullptr) return false;
-    const T data = lane_value<T>(wave, op->r[0], lane);
-    std::atomic_ref<u32> word(*reinterpret_cast<u32*>(memory));
-    u32 before = word.load();
-    while (!word.compare_exchange_weak(before, bits<u32>(atomic_result<kOp, T>(bits<T>(before), data, T())))) {
-    }
-  }
-  return true;
+  return buffer_access<Access::kStore, F, Bytes, kFill, kRules>(wave, op);
 }
 
 // GLOBAL_LOAD_*, GLOBAL_STORE_*: vaddr pair + constant, or saddr pair + 32-bit unsigned vaddr + constant (ISA
@@ -206,28 +220,13 @@ inline bool flat_store(Wave* wave, const Op* op) {
   return global_access<Access::kStore, F, Bytes, kFill>(wave, op);
 }
 
-// SCRATCH_LOAD_*, SCRATCH_STORE_*: each lane's private memory at vaddr + saddr + constant (ISA guide 11.1.3). Hardware
-// swizzles the lanes' memory; a kernel cannot see that.
+// SCRATCH_LOAD_*, SCRATCH_STORE_*: each lane's private memory at vaddr + saddr + constant (ISA guide 11.1.3).
 template <Access kAccess, Form F, int Bytes, Fill kFill>
 inline bool scratch_access(Wave* wave, const Op* op) {
   constexpr int kData = kAccess == Access::kLoad ? 0 : 1, kAddress = kAccess == Access::kLoad ? 1 : 0;
-  const u32 bytes = wave->group->scratch_bytes;
   const u32 scalar_offset = (F.kind[2] == 'u' ? wave->s[op->r[2]] : 0) + u32(op->offset);
   const U32 offsets = (F.kind[kAddress] == 'v' ? wave->v[op->r[kAddress]] : U32(0)) + U32(scalar_offset);
-  for (LaneMask rest = wave->exec(); rest != 0; rest &= rest - 1) {
-    const int lane = std::countr_zero(rest);
-    if (u64(offsets[lane]) + Bytes > bytes) {
-      stop_with_bad_address(wave, op, "scratch access outside the lane's " + std::to_string(bytes) + " bytes", lane,
-                            offsets[lane]);
-      return false;
-    }
-    u8* const memory = wave->scratch + u64(lane) * bytes + offsets[lane];
-    if constexpr (kAccess == Access::kLoad)
-      put_loaded<Bytes, kFill>(wave, op->r[kData], lane, memory);
-    else
-      get_stored<Bytes, kFill>(wave, op->r[kData], lane, memory);
-  }
-  return true;
+  return scratch_lanes<kAccess, Bytes, kFill>(wave, op, op->r[kData], offsets);
 }
 template <Form F, int Bytes, Fill kFill = Fill::kZero>
 inline bool scratch_load(Wave* wave, const Op* op) {

@@ -174,6 +174,9 @@ template <class T>
 inline s32 s_ctz(T a) {
   return a == 0 ? -1 : s32(std::countr_zero(a));
 }
+inline s32 s_clz_u64(u64 a) { return a == 0 ? -1 : s32(std::countl_zero(a)); }
+// S_ABSDIFF_I32: |S0 - S1|, scc = result != 0.
+inline u32 s_absdiff_i32(s32 a, s32 b, bool& scc) { return s_abs_i32(s32(u32(a) - u32(b)), scc); }
 inline s32 s_clz_u32(u32 a) { return a == 0 ? -1 : s32(std::countl_zero(a)); }
 
 // S_CMP_*: scc = comparison.

@@ -62,11 +62,39 @@ LANES F32 med3_num(F32 a, F32 b, F32 c) {
 LANES F32 maximum(F32 a, F32 b) { return select((a != a) | (b != b), quiet(a + b), max_num(a, b)); }
 LANES F32 minimum(F32 a, F32 b) { return select((a != a) | (b != b), quiet(a + b), min_num(a, b)); }
 
+// V_MIN_F64, V_MAX_F64 of gfx9: as the f32 forms, but a signalling NaN wins (IEEE 754-2008 minNum and maxNum).
+inline bool is_signalling(double x) { return x != x && (bits<u64>(x) >> 51 & 1) == 0; }
+template <bool kLarger>
+LANES F64 extreme64(F64 a, F64 b) {
+  return per_lane<F64>(
+      [](double x, double y) {
+        if (is_signalling(x) || is_signalling(y)) return (is_signalling(x) ? x : y) + 0;
+        if (x != x || y != y) return x != x ? y : x;
+        if (x == y) return std::signbit(x) == kLarger ? y : x;
+        return (x < y) == kLarger ? y : x;
+      },
+      a, b);
+}
+LANES F64 max_num64(F64 a, F64 b) { return extreme64<true>(a, b); }
+LANES F64 min_num64(F64 a, F64 b) { return extreme64<false>(a, b); }
+
 // V_FLOOR_F32, V_CEIL_F32, V_TRUNC_F32, V_RNDNE_F32 (ties to even), V_FRACT_F32 (S0 - floor(S0), below 1).
-LANES F32 floor(F32 a) { return __builtin_elementwise_floor(a); }
-LANES F32 ceil(F32 a) { return __builtin_elementwise_ceil(a); }
-LANES F32 trunc(F32 a) { return __builtin_elementwise_trunc(a); }
-LANES F32 rndne(F32 a) { return __builtin_elementwise_roundeven(a); }
+template <class V>
+LANES V floor(V a) {
+  return __builtin_elementwise_floor(a);
+}
+template <class V>
+LANES V ceil(V a) {
+  return __builtin_elementwise_ceil(a);
+}
+template <class V>
+LANES V trunc(V a) {
+  return __builtin_elementwise_trunc(a);
+}
+template <class V>
+LANES V rndne(V a) {
+  return __builtin_elementwise_roundeven(a);
+}
 LANES F32 fract(F32 a) {
   const F32 below_one = bits<F32>(U32(0x3F7FFFFF));
   const F32 part = a - floor(a);
@@ -118,6 +146,32 @@ LANES F32 sin(F32 a) {
 LANES F32 cos(F32 a) {
   return per_lane<F32>([](float x) { return float(std::cos((double(x) - std::floor(double(x))) * 6.283185307179586)); },
                        a);
+}
+
+// V_PK_FMA_F16: one rounding to f16, so the f32 that is passed on is rounded to odd.
+LANES F32 fma16(F32 a, F32 b, F32 c) {
+  return per_lane<F32>(
+      [](float x, float y, float z) {
+        const double exact = std::fma(double(x), double(y), double(z));
+        const float nearest = float(exact);
+        if (double(nearest) == exact || nearest != nearest || (bits<u32>(nearest) & 1) != 0) return nearest;
+        return std::nextafter(nearest, exact > double(nearest) ? std::numeric_limits<float>::infinity()
+                                                               : -std::numeric_limits<float>::infinity());
+      },
+      a, b, c);
+}
+// V_CMP_CLASS_F32: whether S0 is of a class whose bit S1 has: signalling NaN, quiet NaN, -inf, -normal, -denormal, -0, +0,
+// +denormal, +normal, +inf.
+LANES S32 cmp_class(F32 a, U32 mask) {
+  return per_lane<S32>(
+      [](float x, u32 wanted) {
+        const u32 raw = bits<u32>(x), exponent = raw >> 23 & 0xFF, fraction = raw & 0x7FFFFF;
+        const bool negative = raw >> 31 != 0;
+        const u32 magnitude = exponent == 0xFF ? 3 : exponent != 0 ? 2 : fraction != 0 ? 1 : 0;  // 0, denormal, normal, inf
+        const u32 number = exponent == 0xFF && fraction != 0 ? fraction >> 22 : negative ? 5 - magnitude : 6 + magnitude;
+        return (wanted >> number & 1) != 0 ? -1 : 0;
+      },
+      a, mask);
 }
 
 // V_LDEXP_F32, V_LDEXP_F64: S0 * 2 ** S1, one rounding.

@@ -45,11 +45,13 @@ LANES U32 sub_co_u32(U32 a, U32 b, S32& borrow) {
   return a - b;
 }
 LANES U32 subrev_co_u32(U32 a, U32 b, S32& borrow) { return sub_co_u32(b, a, borrow); }
+// V_SUBBREV_CO_U32: the same with the operands in reverse.
 LANES U32 sub_co_ci_u32(U32 a, U32 b, S32 borrow_in, S32& borrow) {
   const U32 in = bits<U32>(borrow_in) & U32(1);
   borrow = (a < b) | ((a == b) & (in != U32(0)));
   return a - b - in;
 }
+LANES U32 subrev_co_ci_u32(U32 a, U32 b, S32 borrow_in, S32& borrow) { return sub_co_ci_u32(b, a, borrow_in, borrow); }
 // V_ADD3_U32: D = S0 + S1 + S2. V_ADD_LSHL_U32: (S0 + S1) << S2[4:0]. V_LSHL_ADD_U32: (S0 << S1[4:0]) + S2.
 LANES U32 add3_u32(U32 a, U32 b, U32 c) { return a + b + c; }
 LANES U32 add_lshl_u32(U32 a, U32 b, U32 c) { return (a + b) << (c & U32(31)); }
@@ -64,6 +66,25 @@ LANES S32 ashrrev_i32(U32 a, S32 b) { return b >> bits<S32>(a & U32(31)); }
 // V_LSHLREV_B16, V_LSHRREV_B16: the same by S0[3:0] of the low halves; who calls keeps 16 bits.
 LANES U32 lshlrev_b16(U32 a, U32 b) { return b << (a & U32(15)); }
 LANES U32 lshrrev_b16(U32 a, U32 b) { return b >> (a & U32(15)); }
+// V_MOV_B64, V_LSHL_ADD_U64: (S0 << S1[2:0]) + S2, a shift by more than 4 gives S2's sum with 0.
+LANES U64 mov_b64(U64 a) { return a; }
+LANES U64 lshl_add_u64(U64 a, U32 b, U64 c) { return (a << convert<U64>(b & U32(7))) + c; }
+// V_BFM_B32: S0[4:0] ones from bit S1[4:0]. V_BITOP3_B32: bit 4 * a + 2 * b + c of the table, per bit.
+LANES U32 bfm_b32(U32 a, U32 b) { return ((U32(1) << (a & U32(31))) - U32(1)) << (b & U32(31)); }
+template <u32 kTable>
+LANES U32 bitop3_b32(U32 a, U32 b, U32 c, std::integral_constant<u32, kTable>) {
+  U32 result = U32(0);
+  for (u32 i = 0; i < 8; ++i)
+    if ((kTable >> i & 1) != 0) result |= ((i & 4) ? a : ~a) & ((i & 2) ? b : ~b) & ((i & 1) ? c : ~c);
+  return result;
+}
+// V_FFBH_U32, V_FFBL_B32: zeros above the highest one, or the position of the lowest; -1 where there is none.
+LANES U32 ffbh_u32(U32 a) {
+  return per_lane<U32>([](u32 x) { return x == 0 ? ~u32(0) : u32(std::countl_zero(x)); }, a);
+}
+LANES U32 ffbl_b32(U32 a) {
+  return per_lane<U32>([](u32 x) { return x == 0 ? ~u32(0) : u32(std::countr_zero(x)); }, a);
+}
 // V_LSHLREV_B64, V_LSHRREV_B64, V_ASHRREV_I64: shift S1 by S0[5:0].
 LANES U64 lshlrev_b64(U32 a, U64 b) { return b << convert<U64>(a & U32(63)); }
 LANES U64 lshrrev_b64(U32 a, U64 b) { return b >> convert<U64>(a & U32(63)); }

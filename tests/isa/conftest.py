@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from tests.conftest import BUILD_FIRST, ENVIRONMENT, ROOT
 from tests.isa.hip_runtime import Hip
 
 GFX = "gfx1201"
+DEVICES = (GFX, "gfx90a", "gfx942", "gfx950")  # what the emulated runtime of these tests shows, in this order
 
 
 def emulator_directory() -> Path | None:
@@ -37,10 +39,15 @@ def emulator() -> Path:
 
 
 @pytest.fixture(scope="session")
-def hip(emulator: Path) -> Hip:
-    """The emulated runtime, in this process."""
-    runtime = Hip(emulator / "libamdhip64.so")
-    runtime.call("hipInit", 0)
+def hip(emulator: Path, tmp_path_factory: pytest.TempPathFactory) -> Hip:
+    """The emulated runtime, in this process: a copy, because it reads its devices once and other tests show one GPU."""
+    directory = tmp_path_factory.mktemp("emulator")
+    shutil.copy(emulator / "libamdhip64.so", directory)
+    (directory / "decoded").symlink_to(emulator / "decoded")
+    runtime = Hip(directory / "libamdhip64.so")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("FLASH_ATTN_ROCM_EMULATE", ",".join(DEVICES))
+        runtime.call("hipInit", 0)
     return runtime
 
 

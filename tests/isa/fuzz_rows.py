@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 BITS = {"u32": 32, "s32": 32, "f32": 32, "u64": 64, "s64": 64, "f64": 64, "f16": 16, "f16hi": 16, "b16": 16}
-BITS |= {"mask": 1, "k16": 16, "k16u": 16, "f16z": 16, "f32x2": 64, "f16x2": 32, "b32": 32, "b64": 64, "": 0}
+BITS |= {"mask": 1, "k16": 16, "k16u": 16, "f16z": 16, "b16z": 16, "f32x2": 64, "f16x2": 32, "b16x2": 32}
+BITS |= {"b32": 32, "b64": 64, "": 0}
 ACCUMULATOR_MOVES = ("v_accvgpr_",)  # their operands are other registers, and the pseudo-code has no text for them
 LITERAL32, LITERAL16 = 0x40490FDB, 0x8765
 OP_SEL, OP_SEL_HI = (1, 0, 0), (1, 0, 1)  # of the mixed-precision instructions: f16 high half, f32, f16 low half
@@ -29,6 +30,7 @@ class Row:
     mixed: bool = False
     literal: int = -1  # which source is a 32-bit constant
     reads_old: bool = False
+    needs: str = ""  # generation that test kernels must ask for
 
     @property
     def kernels(self) -> list[tuple[str, str]]:
@@ -64,6 +66,7 @@ def vector_row(name: str, row: dict[str, Any]) -> Row:
         bool(row.get("mix")),
         literal,
         reads_old,
+        row.get("needs", ""),
     )
 
 

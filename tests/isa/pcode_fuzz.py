@@ -242,7 +242,7 @@ def environment(row: Row, samples: Samples, index: int, wave_size: int) -> Env:
 
 
 def read_result(row: Row, result: str, env: Env) -> int:
-    if result == "d" and row.destination == "f16z":  # gfx9 clears the other half, of which the text says nothing
+    if result == "d" and row.destination.endswith("16z"):  # gfx9 clears the other half, of which the text says nothing
         return int(env["D0"].raw & 0xFFFF)
     if result == "d":
         return int(env["D0"].raw & ((1 << (64 if row.is_scalar or BITS[row.destination] == 64 else 32)) - 1))
