@@ -49,17 +49,21 @@ std::string_view without_trailing_blanks(std::string_view s) {
   return s;
 }
 
-bool is_branch(const CodeLine& line) { return line.text.starts_with("s_branch ") || line.text.starts_with("s_cbranch_"); }
+bool is_any_of(const CodeLine& line, std::initializer_list<std::string_view> names) {
+  return std::any_of(names.begin(), names.end(), [&line](std::string_view name) { return line.text.starts_with(name); });
+}
+
+bool is_branch(const CodeLine& line) { return is_any_of(line, {"s_branch ", "s_cbranch_"}); }
 
 std::uint64_t branch_target(const CodeLine& line) {
   return line.pc + 4 + static_cast<std::uint64_t>(static_cast<std::int16_t>(line.words[0] & 0xFFFF) * std::int64_t{4});
 }
 
-// Whether execution may go on behind the instruction.
-bool runs_on(const CodeLine& line) {
-  for (const std::string_view end : {"s_endpgm", "s_branch ", "s_setpc_b64 ", "s_code_end"})
-    if (line.text.starts_with(end)) return false;
-  return true;
+// Whether execution may go on behind the code, which padding may follow.
+bool runs_on(const std::vector<CodeLine>& code) {
+  const auto last = std::find_if(code.rbegin(), code.rend(),
+                                 [](const CodeLine& line) { return !is_any_of(line, {"s_nop ", "s_code_end"}); });
+  return last == code.rend() || !is_any_of(*last, {"s_endpgm", "s_branch ", "s_setpc_b64 "});
 }
 
 }  // namespace
@@ -97,7 +101,7 @@ std::optional<CodeSymbol> code_from(const std::vector<CodeSymbol>& symbols, std:
   CodeSymbol code{first->name, begin, {}};
   std::uint64_t furthest = 0;  // target of a branch
   for (auto symbol = first; symbol != symbols.end(); ++symbol) {
-    const bool wanted = code.lines.empty() || runs_on(code.lines.back()) || furthest >= symbol->begin;
+    const bool wanted = runs_on(code.lines) || furthest >= symbol->begin;
     if (!wanted) break;
     for (const CodeLine& line : symbol->lines)
       if (is_branch(line)) furthest = std::max(furthest, branch_target(line));
