@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+ROW_SECTIONS = ("vector", "compare", "scalar", "special")
 SECTIONS = {"family", "machine", "vector", "compare", "scalar", "special", "waits", "ignore", "trap"}
 MACHINE_KEYS = {
     "wave_size",
@@ -31,14 +32,14 @@ ROW_KEYS = {
     "vector": {"fn", "dst", "src", "vcc", "scalar", "mix", "packed", "immediate", "needs"},
     "compare": {"fn", "src", "needs"},
     "scalar": {"fn", "dst", "src", "scc", "needs"},
-    "special": {"fn", "types", "returns", "args", "flow", "exec_dst", "needs"},
+    "special": {"fn", "types", "returns", "args", "flow", "exec_dst", "uses", "needs"},
 }
 VECTOR_TYPES = {"u32": "U32", "s32": "S32", "f32": "F32", "u64": "U64", "s64": "S64", "f64": "F64"}
 SCALAR_TYPES = {"u32": "u32", "s32": "s32", "f32": "float", "u64": "u64", "s64": "s64", "k16": "u32", "k16u": "u32"}
 FLOATS = {"f32", "f64", "f16", "f16hi", "f16z"}
 HALVES = {"f16", "f16hi", "f16z", "b16", "b16z"}
 # Modifiers that make another instruction of one name: it has a row with this ending.
-ROW_ENDINGS = {"lds": "_lds", "glc": "_rtn", "sc0": "_rtn"}
+ROW_ENDINGS = {"lds": "_lds", "glc": "_rtn", "sc0": "_rtn", "return": "_rtn"}
 SDWA_PARTS = {
     "DWORD": "kDword",
     "WORD_0": "kWord0",
@@ -63,7 +64,8 @@ CONSTANT_CODES = {
     "b64": "Q",
 }
 CONSTANT_CODES |= {"k16": "k", "k16u": "K", "f16": "h", "b16": "h", "dst": "D", "none": "-"}
-CONSTANT_CODES |= {"smem_offset": "o", "label": "L", "f16x2": "H", "b16x2": "H", "f32x2": "P"}
+CONSTANT_CODES |= {"hwreg": "R", "bf16": "b", "smem_offset": "o", "label": "L"}
+CONSTANT_CODES |= {"f16x2": "H", "b16x2": "H", "f32x2": "P"}
 
 
 FUNCTION_KEYS = {"class", "counts", "returns"}
@@ -146,8 +148,26 @@ def load_functions(path: Path) -> dict[str, Any]:
     return functions
 
 
+def over_base(path: Path, table: dict[str, Any]) -> dict[str, Any]:
+    """What a table over another stands for: rows of the base but those that it renames, drops or has itself."""
+    base = load_table(path.with_name(f"{table.pop('base')}.toml"))
+    renamed, absent = table.pop("renamed", {}), table.pop("absent", [])
+    known = {name for section in ROW_SECTIONS for name in base[section]}
+    if unknown := {*renamed.values(), *absent} - known:
+        raise SystemExit(f"{path}: renamed or absent rows {sorted(unknown)} are not in the base table")
+    gone = {*renamed.values(), *absent}
+    for section in ROW_SECTIONS:
+        rows = {name: row for name, row in base[section].items() if name not in gone}
+        rows |= {name: base[section][old] for name, old in renamed.items() if old in base[section]}
+        table[section] = rows | table.get(section, {})
+    return {**base, **table}
+
+
 def load_table(path: Path) -> dict[str, Any]:
+    """The table of a family, checked; the fuzz kernels of tests/isa are made from the same."""
     table = load_toml(path)
+    if "base" in table:
+        table = over_base(path, table)
     if unknown := set(table) - SECTIONS:
         raise SystemExit(f"{path}: unknown sections {sorted(unknown)}; known: {sorted(SECTIONS)}")
     if set(table["machine"]) != MACHINE_KEYS:
@@ -399,12 +419,17 @@ def special_code(shape: Shape, row: Mapping[str, Any]) -> Code:
     types = row["types"].split()
     if len(shape.operands) != len(types):
         raise ShapeError(f"{len(shape.operands)} operands, the row has {len(types)}")
-    if any(operand.neg or operand.absolute or operand.half for operand in shape.operands):
+    uses = row.get("uses", "").split()
+    if any(operand.neg or operand.absolute or (operand.half and "halves" not in uses) for operand in shape.operands):
         raise ShapeError("operand modifiers and halves are not emulated for this instruction")
-    if unknown := set(shape.modifiers) - {"offen", "idxen", *ROW_ENDINGS}:
+    if unknown := set(shape.modifiers) - {"offen", "idxen", *ROW_ENDINGS, *uses}:
         raise ShapeError(f"modifiers {sorted(unknown)} are not emulated for this instruction")
     kinds = ", ".join(f"'{'-' if operand.kind == 'off' else operand.kind[0]}'" for operand in shape.operands)
     flags = ", ".join(str(name in shape.modifiers).lower() for name in ("offen", "idxen"))
+    bits = re.findall(r"[01]", shape.modifiers.get("op_sel", ""))
+    op_sel = sum(1 << i for i, bit in enumerate(bits) if bit == "1")
+    high = sum(1 << i for i, operand in enumerate(shape.operands) if operand.half == "h")
+    flags += f", {op_sel}, {high}" if uses else ""
     arguments = f"Form{{{{{kinds}}}, {flags}}}" + (f", {row['args']}" if "args" in row else "")
     arguments = re.sub(
         r"\b(?=(?:ExecOp|Condition|Half|Fill|AtomicOp|BufferRules)::|Packed|Matrix{)", "sem::", arguments

@@ -198,7 +198,8 @@ Instruction parse_one(std::string_view text, const CodeLine& line) {
   if (parts.empty()) return result;
   // Modifiers follow the last operand, separated by spaces.
   const std::string_view last = parts.back();
-  const std::size_t cut = last.find(' ');
+  const std::size_t closing = last.starts_with("hwreg(") ? last.find(')') : 0;
+  const std::size_t cut = last.find(' ', closing == std::string_view::npos ? 0 : closing);
   if (cut != std::string_view::npos) {
     parts.back() = last.substr(0, cut);
     parse_modifiers(last.substr(cut), result);
@@ -209,8 +210,14 @@ Instruction parse_one(std::string_view text, const CodeLine& line) {
       parse_modifiers(part, result);  // an instruction that has modifiers only
     else
       result.operands.push_back(parse_operand(part));
+    if (result.operands.empty() || result.operands.back().kind != Operand::Kind::kText) continue;
+    // Which hardware register, and which bits of it, is data that the instruction's words hold.
+    if (result.operands.back().text.starts_with("hwreg(")) {
+      result.operands.back().kind = Operand::Kind::kInteger;
+      result.operands.back().integer = result.words[0] & 0xFFFF;
+    }
     // A label that the object names is printed by name; where it is, the instruction's words say.
-    if (is_branch && result.operands.back().kind == Operand::Kind::kText) {
+    if (is_branch) {
       result.operands.back().kind = Operand::Kind::kInteger;
       result.operands.back().text.clear();
     }
@@ -237,7 +244,7 @@ Instruction parse_dual(std::string_view text, const CodeLine& line) {
 // Modifiers that are data (memory offsets) or that the emulator does not model (cache policy). Atomics of gfx9 return
 // the old value where glc or sc0 is set; for loads and stores these are cache policy too.
 bool is_outside_shape(std::string_view mnemonic, std::string_view name) {
-  for (const std::string_view known : {"offset", "offset0", "offset1", "th", "scope", "nv", "slc", "dlc", "sc1", "nt"})
+  for (const std::string_view known : {"offset", "offset0", "offset1", "scope", "nv", "slc", "dlc", "sc1", "nt"})
     if (name == known) return true;
   return (name == "glc" || name == "sc0") && mnemonic.find("_atomic_") == std::string_view::npos;
 }
@@ -286,6 +293,9 @@ std::string shape_key(const Instruction& instruction) {
   }
   for (const Modifier& modifier : instruction.modifiers) {
     if (is_outside_shape(instruction.mnemonic, modifier.name) || is_dpp_modifier(modifier.name)) continue;
+    // gfx12's name for what glc and sc0 say.
+    if (modifier.name == "th" && modifier.value.find("RETURN") != std::string::npos) key += " return";
+    if (modifier.name == "th") continue;
     if (names_halves && modifier.name == "op_sel") continue;  // repeats what the operands say
     key += ' ' + modifier.name;
     if (!modifier.value.empty()) key += ':' + modifier.value;

@@ -138,6 +138,7 @@ template <class V>
 struct Form {
   char kind[6] = {};
   bool offen = false, idxen = false;
+  u32 op_sel = 0, high = 0;  // a bit per source (op_sel) or per operand that is a high half
 };
 
 }  // namespace emu::inline EMU_WAVE

@@ -175,6 +175,7 @@ void CodeObject::read_descriptor(KernelDescriptor& kernel) const {
   const auto properties = read<std::uint16_t>(raw, 56, "a descriptor");
   kernel.vgprs = ((rsrc1 & 63) + 1) * 8;  // granule of wave32, and of wave64 on gfx90a and later
   kernel.accum_offset = ((read<std::uint32_t>(raw, 44, "a descriptor") & 63) + 1) * 4;
+  kernel.mode = ((rsrc1 >> 12) & 0xFF) | ((rsrc1 >> 21) & 1) << 8 | ((rsrc1 >> 23) & 1) << 9;
   kernel.denormal_mode_f32 = (rsrc1 >> 16) & 3;
   kernel.user_sgprs = (rsrc2 >> 1) & 31;
   kernel.private_segment = rsrc2 & 1;

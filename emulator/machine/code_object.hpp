@@ -36,6 +36,7 @@ struct KernelDescriptor {
   std::uint32_t accum_offset = 256;  // where the accumulation registers begin, in families that have them
   std::uint32_t user_sgprs = 0;
   std::uint32_t workitem_id_mode = 0;   // 0: x, 1: x and y, 2: x, y and z packed in v0
+  std::uint32_t mode = 0;               // MODE register at the start: rounding, denormals, dx10_clamp, IEEE
   std::uint32_t denormal_mode_f32 = 3;  // bit 0 keeps denormal inputs, bit 1 denormal results
   std::uint32_t preloaded_arguments = 0;  // dwords of arguments that the kernel expects in SGPRs
   bool dispatch_ptr = false, queue_ptr = false, kernarg_ptr = false, dispatch_id = false;

@@ -18,6 +18,7 @@
 #include "semantics/vector_integer.hpp"
 #if EMU_LANES == 32
 #include "semantics/wmma.hpp"
+#include "semantics/wmma_replicated.hpp"
 #else
 #include "semantics/mfma.hpp"
 #endif

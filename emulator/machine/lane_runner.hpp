@@ -45,6 +45,7 @@ inline LaneRunner::LaneRunner(const LaunchRequest& request, const LaunchAddresse
   group_.lds_bytes = kernel.lds_bytes + request.dynamic_lds_bytes;
   group_.scratch_bytes = kernel.scratch_bytes;
   group_.memory = &memory;
+  group_.mode = kernel.mode;
   group_.instruction_limit = request.instruction_limit;
   group_.program = request.program.get();
   visits_.resize(request.program->pcs.size() + 1);

@@ -235,7 +235,7 @@ class Lowering {
 
   // ISA guide 6.1, "Source operands": a constant takes the operand's type. i: 32 bits, h: 16 bits, q and Q: 64 bits
   // where a literal is sign or zero extended, d: f64 where a literal gives the high half, k: 16 bits to be sign
-  // extended (SOPK), K: zero extended, H: two f16, of which an inline constant gives the low one, P: two f32, likewise.
+  // extended (SOPK), b: bf16, the high half of an f32 (RDNA3 ISA guide 7.5.1), R: a hardware register and its bits, K: zero extended, H: two 16-bit values, of which an inline constant gives the low one (RDNA3 ISA guide 7.5.1), P: two f32, likewise.
   u32 lower_constant(const Operand& operand, char code) {
     const bool is_float = operand.kind == Operand::Kind::kFloat;
     const bool literal = operand.kind == Operand::Kind::kHex;
@@ -255,12 +255,20 @@ class Lowering {
       case 'K':
         return constant(u64(operand.integer) & 0xFFFF, 1);
       case 'H':
-        return constant(is_float ? f16_bits(operand.real) : u64(operand.integer), 1);
+        if (literal) return constant(u64(operand.integer), 1);
+        return constant(is_float ? f16_bits(operand.real) : u64(operand.integer) & 0xFFFF, 1);
       case 'P': {
         // What the high half holds is not documented, so that using it shows; but all agree about 0.
         const u32 low = is_float ? bits<u32>(float(operand.real)) : u32(operand.integer);
         return constant(low | u64(low == 0 ? 0 : kPoison) << 32, 2);
       }
+      case 'b':
+        if (!is_float && operand.integer != 0) fail("an integer constant of a bf16 matrix is not emulated");
+        return constant(bits<u32>(float(operand.real)) >> 16, 1);
+      case 'R':
+        if (!is_emulated_register(u32(operand.integer) & 0x3F))
+          fail("hardware register " + std::to_string(operand.integer & 0x3F) + " is not emulated");
+        [[fallthrough]];
       case '-':
         return constant(u64(operand.integer), 1);
       default:

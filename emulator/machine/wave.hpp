@@ -36,6 +36,12 @@ inline constexpr u32 kAgpr0 = 256;        // the accumulation registers of famil
 inline constexpr u32 kVgprs = 512;        // both
 inline constexpr u32 kTempVgpr = kVgprs;  // holds VOPD's first result where the halves depend on each other
 
+// Hardware registers that s_getreg and s_setreg name.
+inline constexpr u32 kModeRegister = 1, kHardwareId1 = 23, kHardwareId2 = 24, kShaderCycles = 29;
+constexpr bool is_emulated_register(u32 number) {
+  return number == kModeRegister || number == kHardwareId1 || number == kHardwareId2 || number == kShaderCycles;
+}
+
 enum class Access : u8 { kLoad, kStore, kAtomic };
 
 enum class WaveStatus : u8 { kRunning, kBarrier, kEnded, kFaulted };
@@ -57,6 +63,7 @@ struct Workgroup {
   LdsRaces* races = nullptr;  // null: not checked
   s64* visits = nullptr;      // per source instruction: straight runs that begin there, less those that ended before it
   u64 instruction_limit = 0;
+  u32 mode = 0;  // of the MODE register: rounding, denormals, dx10_clamp, IEEE
 };
 
 // All waves have signalled the barrier.

@@ -103,6 +103,35 @@ inline const Op* s_barrier(Wave* wave, const Op* op) {
   return pass_barrier(wave, op);
 }
 
+// S_GETREG_B32: bits of a hardware register: MODE as the kernel's descriptor sets it, a count of executed instructions for
+// the cycles, 0 for what identifies the hardware. The operand is [5:0] register, [10:6] first bit, [15:11] width - 1.
+template <Form F>
+inline bool s_getreg(Wave* wave, const Op* op) {
+  const u32 field = wave->s[op->r[1]], number = field & 0x3F, first = (field >> 6) & 31, width = (field >> 11) + 1;
+  const u32 value = number == kModeRegister ? wave->group->mode : number == kShaderCycles ? u32(wave->executed) : 0;
+  wave->s[op->r[0]] = (value >> first) & (width == 32 ? ~u32(0) : (u32(1) << width) - 1);
+  return true;
+}
+inline bool keep_mode(Wave* wave, const Op* op, u32 first, u32 width, u32 value) {
+  const u32 mask = width == 32 ? ~u32(0) : (u32(1) << width) - 1;
+  if (((wave->group->mode >> first) & mask) == (value & mask)) return true;
+  stop_with_fault(wave, op, "a change of the rounding, denormal or IEEE mode is not emulated");
+  return false;
+}
+// S_SETREG_B32, S_SETREG_IMM32_B32, S_DENORM_MODE, S_ROUND_MODE: only writes to MODE that change nothing.
+template <Form F>
+inline bool s_setreg(Wave* wave, const Op* op) {
+  const u32 field = wave->s[op->r[0]];
+  if ((field & 0x3F) == kModeRegister)
+    return keep_mode(wave, op, (field >> 6) & 31, (field >> 11) + 1, wave->s[op->r[1]]);
+  stop_with_fault(wave, op, "of the hardware registers only MODE may be written");
+  return false;
+}
+template <Form F, u32 kFirst>
+inline bool s_mode(Wave* wave, const Op* op) {
+  return keep_mode(wave, op, kFirst, 4, wave->s[op->r[0]]);
+}
+
 // Padding behind a kernel's code, and the end of its code: reaching either is a fault.
 template <Form F>
 inline const Op* trap(Wave* wave, const Op* op) {

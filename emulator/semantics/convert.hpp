@@ -12,6 +12,7 @@ LANES F64 cvt_f64_f32(F32 a) { return convert<F64>(a); }
 LANES F32 cvt_f32_f64(F64 a) { return convert<F32>(a); }
 LANES F32 cvt_f32_i32(S32 a) { return convert<F32>(a); }
 LANES F32 cvt_f32_u32(U32 a) { return convert<F32>(convert<F64>(a)); }
+LANES F32 cvt_f32_i16(U32 a) { return convert<F32>(from_i16(a)); }  // then rounded to f16: V_CVT_F16_I16
 LANES F64 cvt_f64_i32(S32 a) { return convert<F64>(a); }
 LANES F64 cvt_f64_u32(U32 a) { return convert<F64>(a); }
 // V_CVT_I32_F32, V_CVT_U32_F32: truncate, saturate, NaN gives 0.

@@ -85,19 +85,56 @@ template <Form F>
 inline void v_accvgpr_move(Wave* wave, const Op* op) {
   vector_out(wave, op->r[0], F.kind[1] == 'v' ? wave->v[op->r[1]] : U32(wave->s[op->r[1]]));
 }
-// V_PERMLANEX16_B32: lane i reads the other row of 16, at the position that nibble i % 16 of {S2, S1} names.
-template <Form F>
-inline void v_permlanex16(Wave* wave, const Op* op) {
+// V_PERMLANE16_B32, V_PERMLANEX16_B32: lane i reads its own or the other row of 16, at the position that nibble i % 16 of
+// {S2, S1} names. op_sel[0] fetches from inactive lanes; where it does not, op_sel[1] says that they give 0, else the
+// lane gets no result.
+template <Form F, u32 kRow>
+inline void permlane16(Wave* wave, const Op* op) {
   const u64 selectors = (u64(wave->s[op->r[3]]) << 32) | wave->s[op->r[2]];
   const U32 data = wave->v[op->r[1]];
   U32 result;
-  for (u32 lane = 0; lane < u32(kLanes); ++lane)
-    result[lane] = data[((lane & ~15u) ^ 16) | u32((selectors >> (4 * (lane & 15))) & 15)];
+  for (u32 lane = 0; lane < u32(kLanes); ++lane) {
+    const u32 source = ((lane & ~15u) ^ kRow) | u32((selectors >> (4 * (lane & 15))) & 15);
+    const bool valid = (F.op_sel & 1) != 0 || ((wave->exec() >> source) & 1) != 0;
+    result[lane] = valid ? data[source] : (F.op_sel & 2) != 0 ? 0 : u32(wave->v[op->r[0]][lane]);
+  }
   vector_out(wave, op->r[0], result);
+}
+template <Form F>
+inline void v_permlane16(Wave* wave, const Op* op) {
+  permlane16<F, 0>(wave, op);
+}
+template <Form F>
+inline void v_permlanex16(Wave* wave, const Op* op) {
+  permlane16<F, 16>(wave, op);
+}
+// V_PERMLANE64_B32: exchanges the halves of a wave64; a wave32 has none, and it does nothing.
+template <Form F>
+inline void v_permlane64(Wave* wave, const Op* op) {
+  if constexpr (kLanes == 64) {
+    const U32 data = wave->v[op->r[1]];
+    U32 result;
+    for (int lane = 0; lane < kLanes; ++lane) result[lane] = data[lane ^ 32];
+    vector_out(wave, op->r[0], result);
+  }
+}
+// V_SWAP_B32: exchanges two registers, in active lanes.
+template <Form F>
+inline void v_swap(Wave* wave, const Op* op) {
+  const U32 first = wave->v[op->r[0]];
+  vector_out(wave, op->r[0], wave->v[op->r[1]]);
+  vector_out(wave, op->r[1], first);
+}
+// V_SWAP_B16: the same for halves.
+template <Form F>
+inline void v_swap_half(Wave* wave, const Op* op) {
+  const U32 first = half_in(wave, op->r[0], (F.high & 1) != 0);
+  half_out(wave, op->r[0], (F.high & 1) != 0, half_in(wave, op->r[1], (F.high & 2) != 0));
+  half_out(wave, op->r[1], (F.high & 2) != 0, first);
 }
 
 // S_AND_SAVEEXEC_B32 and its kin: D = exec, then exec = S0 op exec; scc = exec != 0.
-enum class ExecOp { kAnd, kOr, kXor, kAndNot1, kAndNot0, kOrNot1, kOrNot0 };
+enum class ExecOp { kAnd, kOr, kXor, kAndNot1, kAndNot0, kOrNot1, kOrNot0, kNand, kNor, kXnor };
 template <ExecOp kOp>
 inline LaneMask combine_exec(LaneMask s0, LaneMask exec) {
   switch (kOp) {
@@ -113,8 +150,14 @@ inline LaneMask combine_exec(LaneMask s0, LaneMask exec) {
       return ~s0 & exec;
     case ExecOp::kOrNot1:
       return s0 | ~exec;
-    default:
+    case ExecOp::kOrNot0:
       return ~s0 | exec;
+    case ExecOp::kNand:
+      return ~(s0 & exec);
+    case ExecOp::kNor:
+      return ~(s0 | exec);
+    default:
+      return ~(s0 ^ exec);
   }
 }
 template <Form F, ExecOp kOp>

@@ -23,6 +23,7 @@ template <class T>
 inline T s_not(T a, bool& scc) {
   return s_set<T>(~a, scc);
 }
+inline u64 s_brev_b64(u64 a) { return __builtin_bitreverse64(a); }
 inline u32 s_brev_b32(u32 a) { return __builtin_bitreverse32(a); }
 // S_CMOV_B32: D = S0 where scc.
 template <class T>
@@ -147,9 +148,18 @@ inline u64 s_bfe_u64(u64 a, u32 b, bool& scc) {
   const u64 mask = width >= 64 ? ~u64(0) : (u64(1) << width) - 1;
   return s_set<u64>((a >> (b & 63)) & mask, scc);
 }
+inline s64 s_bfe_i64(s64 a, u32 b, bool& scc) {
+  const u32 first = b & 63, width = (b >> 16) & 0x7F;
+  if (width == 0) return s_set<s64>(0, scc);
+  const s64 shifted = a >> first;
+  return s_set<s64>(width >= 64 ? shifted : s64(u64(shifted) << (64 - width)) >> (64 - width), scc);
+}
+inline u64 s_bfm_b64(u32 a, u32 b) { return ((u64(1) << (a & 63)) - 1) << (b & 63); }
 inline u32 s_bfm_b32(u32 a, u32 b) { return ((1u << (a & 31)) - 1) << (b & 31); }
 // S_BITSET0_B32, S_BITSET1_B32: clear or set bit S0[4:0] of D.
 inline u32 s_bitset0_b32(u32 a, u32 old) { return old & ~(1u << (a & 31)); }
+inline u64 s_bitset0_b64(u32 a, u64 old) { return old & ~(u64(1) << (a & 63)); }
+inline u64 s_bitset1_b64(u32 a, u64 old) { return old | (u64(1) << (a & 63)); }
 inline u32 s_bitset1_b32(u32 a, u32 old) { return old | (1u << (a & 31)); }
 // S_CSELECT_B32/B64: scc ? S0 : S1.
 template <class T>
@@ -169,6 +179,11 @@ inline s32 s_sext_i8(u32 a) { return s32(static_cast<signed char>(a)); }
 template <class T>
 inline u32 s_bcnt1(T a, bool& scc) {
   return s_set<u32>(u32(std::popcount(a)), scc);
+}
+// S_BCNT0_I32_B32/B64: counts zeros.
+template <class T>
+inline u32 s_bcnt0(T a, bool& scc) {
+  return s_bcnt1<T>(T(~a), scc);
 }
 template <class T>
 inline s32 s_ctz(T a) {
@@ -205,12 +220,18 @@ inline void s_cmp_ge(T a, T b, bool& scc) {
   scc = a >= b;
 }
 inline void s_cmp_neq(float a, float b, bool& scc) { scc = a != b; }
+inline void s_cmp_lg_f32(float a, float b, bool& scc) { scc = a < b || a > b; }
+inline void s_cmp_nlg(float a, float b, bool& scc) { scc = !(a < b || a > b); }
+inline void s_cmp_o(float a, float b, bool& scc) { scc = !std::isnan(a) && !std::isnan(b); }
+inline void s_cmp_u(float a, float b, bool& scc) { scc = std::isnan(a) || std::isnan(b); }
 inline void s_cmp_nlt(float a, float b, bool& scc) { scc = !(a < b); }
 inline void s_cmp_nle(float a, float b, bool& scc) { scc = !(a <= b); }
 inline void s_cmp_ngt(float a, float b, bool& scc) { scc = !(a > b); }
 inline void s_cmp_nge(float a, float b, bool& scc) { scc = !(a >= b); }
 // S_BITCMP0_B32, S_BITCMP1_B32: scc = bit S1[4:0] of S0 is 0 or 1.
 inline void s_bitcmp0_b32(u32 a, u32 b, bool& scc) { scc = ((a >> (b & 31)) & 1) == 0; }
+inline void s_bitcmp0_b64(u64 a, u32 b, bool& scc) { scc = ((a >> (b & 63)) & 1) == 0; }
+inline void s_bitcmp1_b64(u64 a, u32 b, bool& scc) { scc = ((a >> (b & 63)) & 1) == 1; }
 inline void s_bitcmp1_b32(u32 a, u32 b, bool& scc) { scc = ((a >> (b & 31)) & 1) == 1; }
 
 // Scalar float unit (ISA guide 6.7): S_ADD_F32, S_SUB_F32, S_MUL_F32, S_FMAC_F32, S_MIN_NUM_F32, S_MAX_NUM_F32,

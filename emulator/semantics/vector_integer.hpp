@@ -69,6 +69,22 @@ LANES U32 lshrrev_b16(U32 a, U32 b) { return b >> (a & U32(15)); }
 // V_MOV_B64, V_LSHL_ADD_U64: (S0 << S1[2:0]) + S2, a shift by more than 4 gives S2's sum with 0.
 LANES U64 mov_b64(U64 a) { return a; }
 LANES U64 lshl_add_u64(U64 a, U32 b, U64 c) { return (a << convert<U64>(b & U32(7))) + c; }
+// V_CLZ_I32_U32, V_CTZ_I32_B32: zeros before the highest or after the lowest one; -1 where there is none.
+LANES U32 clz_i32_u32(U32 a) {
+  return per_lane<U32>([](u32 x) { return x == 0 ? ~0u : u32(__builtin_clz(x)); }, a);
+}
+LANES U32 ctz_i32_b32(U32 a) {
+  return per_lane<U32>([](u32 x) { return x == 0 ? ~0u : u32(__builtin_ctz(x)); }, a);
+}
+// 16-bit operands come zero extended; of a result the low half counts. V_MAD_U16, V_MAD_I16, V_MAD_U32_U16,
+// V_MAD_I32_I16, V_ASHRREV_I16, V_MIN_I16, V_MAX_I16, V_CVT_I32_I16, V_CNDMASK_B16.
+LANES S32 from_i16(U32 a) { return bits<S32>(a << U32(16)) >> S32(16); }
+LANES U32 mad_u16(U32 a, U32 b, U32 c) { return a * b + c; }
+LANES U32 mad_u32_u16(U32 a, U32 b, U32 c) { return a * b + c; }
+LANES U32 mad_i32_i16(U32 a, U32 b, U32 c) { return bits<U32>(from_i16(a) * from_i16(b)) + c; }
+LANES U32 ashrrev_i16(U32 a, U32 b) { return bits<U32>(from_i16(b) >> bits<S32>(a & U32(15))); }
+LANES U32 cvt_i32_i16(U32 a) { return bits<U32>(from_i16(a)); }
+LANES U32 cndmask_b16(U32 a, U32 b, S32 mask) { return select(mask, b, a); }
 // V_BFM_B32: S0[4:0] ones from bit S1[4:0]. V_BITOP3_B32: bit 4 * a + 2 * b + c of the table, per bit.
 LANES U32 bfm_b32(U32 a, U32 b) { return ((U32(1) << (a & U32(31))) - U32(1)) << (b & U32(31)); }
 template <u32 kTable>
@@ -194,6 +210,14 @@ LANES U32 mbcnt_hi_u32_b32(U32 a, U32 b) {
 // V_BFREV_B32: reverses the bits.
 LANES U32 bfrev_b32(U32 a) { return __builtin_elementwise_bitreverse(a); }
 
+LANES U32 min_i16(U32 a, U32 b) { return bits<U32>(min_i32(from_i16(a), from_i16(b))); }
+LANES U32 max_i16(U32 a, U32 b) { return bits<U32>(max_i32(from_i16(a), from_i16(b))); }
+// V_MAXMIN_U32, V_MINMAX_U32 and the signed forms: min(max(S0, S1), S2), max(min(S0, S1), S2).
+LANES U32 maxmin_u32(U32 a, U32 b, U32 c) { return min_u32(max_u32(a, b), c); }
+LANES U32 minmax_u32(U32 a, U32 b, U32 c) { return max_u32(min_u32(a, b), c); }
+LANES S32 maxmin_i32(S32 a, S32 b, S32 c) { return min_i32(max_i32(a, b), c); }
+LANES S32 minmax_i32(S32 a, S32 b, S32 c) { return max_i32(min_i32(a, b), c); }
+
 // V_CMP_*: compares; floats compare as IEEE 754, so only NEQ, NLT, NGE... are true for NaN.
 template <class V>
 LANES S32 as_mask(V m) {
@@ -226,6 +250,12 @@ template <class V>
 LANES S32 cmp_ne(V a, V b) {
   return as_mask(a != b);
 }
+LANES S32 cmp_lt_i16(U32 a, U32 b) { return cmp_lt(from_i16(a), from_i16(b)); }
+LANES S32 cmp_eq_i16(U32 a, U32 b) { return cmp_eq(a, b); }
+LANES S32 cmp_le_i16(U32 a, U32 b) { return cmp_le(from_i16(a), from_i16(b)); }
+LANES S32 cmp_gt_i16(U32 a, U32 b) { return cmp_gt(from_i16(a), from_i16(b)); }
+LANES S32 cmp_ne_i16(U32 a, U32 b) { return cmp_ne(a, b); }
+LANES S32 cmp_ge_i16(U32 a, U32 b) { return cmp_ge(from_i16(a), from_i16(b)); }
 template <class V>
 LANES S32 cmp_lg(V a, V b) {
   return as_mask((a < b) | (a > b));

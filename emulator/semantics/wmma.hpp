@@ -2,6 +2,9 @@
 // matrix_instruction_calculator). WMMA ignores exec. The order in which hardware adds products is not documented; here
 // it is ascending k with fused multiply-adds in f32.
 #pragma once
+#include <algorithm>
+#include <cstring>
+
 #include "machine/access.hpp"
 #include "machine/vector_wave.hpp"
 #include "semantics/matrix.hpp"
@@ -23,11 +26,11 @@ template <Half kType>
 }
 
 // Where a row of C or D (f32, 8 VGPRs) lies behind the first VGPR, in bytes: row = 8 * (lane / 16) + g, column = lane % 16.
-[[gnu::always_inline]] inline u32 place_of_row(u32 row) { return u32(sizeof(U32)) * (row % 8) + 64 * (row / 8); }
+[[gnu::always_inline]] constexpr u32 place_of_row(u32 row) { return u32(sizeof(U32)) * (row % 8) + 64 * (row / 8); }
 
-// Rows `row` to `row` + kRows - 1 of D = A * B + C. `c` is null where `uniform` is all of C. As many rows at once as AVX2
+// Rows `row` to `row` + kRows - 1 of D = A * B + C, which lie where kPlace says. `c` is null where `uniform` is all of C. As many rows at once as AVX2
 // has registers for, so that latencies overlap.
-template <u32 kRows>
+template <u32 kRows, u32 (*kPlace)(u32)>
 [[gnu::always_inline]] inline void multiply_rows(u32 row, const float (&a)[16][16], const float (&b)[16][16],
                                                  const char* c, float uniform, char* d) {
   __m256 sum[kRows][2];
@@ -35,7 +38,7 @@ template <u32 kRows>
     for (u32 part = 0; part < 2; ++part)
       sum[i][part] = c == nullptr
                          ? _mm256_set1_ps(uniform)
-                         : _mm256_load_ps(reinterpret_cast<const float*>(c + place_of_row(row + i) + 32 * part));
+                         : _mm256_load_ps(reinterpret_cast<const float*>(c + kPlace(row + i) + 32 * part));
 #pragma clang loop unroll(disable)  // unrolled it takes half as long again
   for (u32 k = 0; k < 16; ++k) {
     const __m256 b0 = _mm256_load_ps(&b[k][0]), b1 = _mm256_load_ps(&b[k][8]);
@@ -47,7 +50,15 @@ template <u32 kRows>
   }
   for (u32 i = 0; i < kRows; ++i)
     for (u32 part = 0; part < 2; ++part)
-      _mm256_store_ps(reinterpret_cast<float*>(d + place_of_row(row + i) + 32 * part), sum[i][part]);
+      _mm256_store_ps(reinterpret_cast<float*>(d + kPlace(row + i) + 32 * part), sum[i][part]);
+}
+
+template <u32 (*kPlace)(u32)>
+[[gnu::always_inline]] inline void multiply_16x16x16(const float (&a)[16][16], const float (&b)[16][16], const char* c,
+                                                     float uniform, char* d) {
+  multiply_rows<6, kPlace>(0, a, b, c, uniform, d);
+  multiply_rows<6, kPlace>(6, a, b, c, uniform, d);
+  multiply_rows<4, kPlace>(12, a, b, c, uniform, d);
 }
 
 template <Half kType>
@@ -62,10 +73,7 @@ template <Half kType>
     std::memcpy(kept, c, sizeof kept);
     c = reinterpret_cast<const char*>(kept);
   }
-  char* const d = reinterpret_cast<char*>(&wave->v[op->r[0]]);
-  multiply_rows<6>(0, a, b, c, uniform, d);
-  multiply_rows<6>(6, a, b, c, uniform, d);
-  multiply_rows<4>(12, a, b, c, uniform, d);
+  multiply_16x16x16<place_of_row>(a, b, c, uniform, reinterpret_cast<char*>(&wave->v[op->r[0]]));
 }
 
 // V_WMMA_F32_16X16X16_F16, V_WMMA_F32_16X16X16_BF16: D = A * B + C.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,9 @@ from tests.conftest import BUILD_FIRST, ENVIRONMENT, ROOT
 from tests.isa.hip_runtime import Hip
 
 GFX = "gfx1201"
-DEVICES = (GFX, "gfx90a", "gfx942", "gfx950")  # what the emulated runtime of these tests shows, in this order
+RDNA = (GFX, "gfx1100", "gfx1151", "gfx1153")  # GPUs that run the kernels of tests/isa/kernels/rdna
+# What the emulated runtime of these tests shows, in this order.
+DEVICES = (*RDNA, "gfx90a", "gfx942", "gfx950")
 
 
 def emulator_directory() -> Path | None:
@@ -28,6 +31,11 @@ def kernel_directories() -> list[Path]:
     text = os.environ.get("FLASH_ATTN_ROCM_KERNELS")
     paths = [Path(part) for part in text.split(os.pathsep)] if text else [ROOT / "build/kernels"]
     return [path for path in paths if (path / GFX / "kernels.json").exists()]
+
+
+def evidence_directory() -> Path:
+    """CK kernels of GPUs that have no kernel package, as <gfx>/."""
+    return Path(os.environ.get("FLASH_ATTN_ROCM_EVIDENCE", ROOT / "build" / "evidence"))
 
 
 @pytest.fixture(scope="session")
@@ -49,6 +57,15 @@ def hip(emulator: Path, tmp_path_factory: pytest.TempPathFactory) -> Hip:
         patch.setenv("FLASH_ATTN_ROCM_EMULATE", ",".join(DEVICES))
         runtime.call("hipInit", 0)
     return runtime
+
+
+@pytest.fixture(params=RDNA)
+def rdna(request: pytest.FixtureRequest, hip: Hip) -> Iterator[str]:
+    """An RDNA GPU, current while the test runs."""
+    gpu: str = request.param
+    hip.call("hipSetDevice", DEVICES.index(gpu))
+    yield gpu
+    hip.call("hipSetDevice", 0)
 
 
 @pytest.fixture(scope="session")

@@ -9,11 +9,11 @@ through pointer 5, per lane, and stores its result through pointer 0. Scalar ins
 from __future__ import annotations
 
 import argparse
-import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from emulator.gen import load_table
 from tests.isa.fuzz_rows import BITS, LITERAL16, LITERAL32, OP_SEL, OP_SEL_HI, Row, load_rows
 
 ARGUMENT_BYTES = 48
@@ -161,7 +161,7 @@ def main() -> None:
     parser.add_argument("--isa", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)
     options = parser.parse_args()
-    machine = tomllib.loads(options.isa.read_text())["machine"]
+    machine = load_table(options.isa)["machine"]
     target = Target(
         machine["wave_size"], "real-true16" in machine["target_features"], bool(machine["cmpx_writes_mask"])
     )

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from emulator.gen import load_table
 
 BITS = {"u32": 32, "s32": 32, "f32": 32, "u64": 64, "s64": 64, "f64": 64, "f16": 16, "f16hi": 16, "b16": 16}
 BITS |= {"mask": 1, "k16": 16, "k16u": 16, "f16z": 16, "b16z": 16, "f32x2": 64, "f16x2": 32, "b16x2": 32}
@@ -74,20 +75,22 @@ def scalar_row(name: str, row: dict[str, Any]) -> Row:
     sources = tuple(row["src"].split())
     reads_old = sources[0] == "old"
     results = (("d",) if row["dst"] else ()) + (("scc",) if row.get("scc") else ())
-    return Row(name, "scalar", row["dst"], sources[1:] if reads_old else sources, results, reads_old=reads_old)
+    sources = sources[1:] if reads_old else sources
+    return Row(name, "scalar", row["dst"], sources, results, reads_old=reads_old, needs=row.get("needs", ""))
 
 
 def load_rows(table: Path) -> Iterator[Row]:
     """The rows that the fuzz kernels cover: all but [special], except those that change exec by a scalar operation."""
-    rows = tomllib.loads(table.read_text())
+    rows = load_table(table)
     for name, row in rows["vector"].items():
         if name.startswith(ACCUMULATOR_MOVES):
             continue
         yield vector_row(name, row)
     for name, row in rows.get("compare", {}).items():
         sources = tuple(row["src"].split())
-        yield Row(name, "compare", "", sources, ("mask",))
-        yield Row(name.replace("v_cmp_", "v_cmpx_"), "compare", "", sources, ("exec",))
+        needs = row.get("needs", "")
+        yield Row(name, "compare", "", sources, ("mask",), needs=needs)
+        yield Row(name.replace("v_cmp_", "v_cmpx_"), "compare", "", sources, ("exec",), needs=needs)
     for name, row in rows["scalar"].items():
         yield scalar_row(name, row)
     for name in rows["special"]:
@@ -98,7 +101,7 @@ def load_rows(table: Path) -> Iterator[Row]:
 
 def other_rows(table: Path) -> set[str]:
     """Rows of [special] that belong to the vector or scalar ALU but have no fuzz kernel."""
-    data = tomllib.loads(table.read_text())
+    data = load_table(table)
     names = {*data["special"], *data["vector"]}
     covered = {row.name for row in load_rows(table)}
     not_alu = ("s_load", "s_buffer", "s_branch", "s_cbranch", "s_barrier", "s_endpgm", "s_store", "s_dcache")

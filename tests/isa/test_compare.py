@@ -35,7 +35,7 @@ def define(op: str, a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_compare(hip: Hip, isa_kernels: Path, name: str) -> None:
+def test_compare(hip: Hip, isa_kernels: Path, rdna: str, name: str) -> None:
     op, kind = name.rsplit("_", 1)
     kind = {"i32": "s32", "i64": "s64", "u16": "u32"}.get(kind, kind)
     inputs = operands([kind, kind])
@@ -43,7 +43,7 @@ def test_compare(hip: Hip, isa_kernels: Path, name: str) -> None:
     result = hip.buffer(np.zeros((groups, 2), np.uint32))
     buffers = [hip.buffer(column) for column in inputs]
     hip.launch(
-        hip.kernel(isa_kernels / "gfx1201_compare.co", f"op_v_cmp_{name}"),
+        hip.kernel(isa_kernels / f"{rdna}_compare.co", f"op_v_cmp_{name}"),
         pointers(result, *buffers).ljust(32, b"\0"),
         (groups, 1, 1),
     )

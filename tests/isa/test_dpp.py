@@ -38,8 +38,8 @@ CASES = [(name, option) for name in CONTROLS for option in OPTIONS if name != "d
 
 
 @pytest.fixture
-def code(isa_kernels: Path) -> Path:
-    return isa_kernels / "gfx1201_dpp.co"
+def code(isa_kernels: Path, rdna: str) -> Path:
+    return isa_kernels / f"{rdna}_dpp.co"
 
 
 def sources(

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.isa.conftest import DEVICES
 from tests.isa.hip_runtime import INVALID_HANDLE, INVALID_VALUE, Hip, HipError, Pointer
 
 OUT_OF_MEMORY, INVALID_DIRECTION, NO_DEVICE, INVALID_DEVICE, ALREADY_REGISTERED, NOT_REGISTERED, NOT_SUPPORTED = (
@@ -92,7 +93,7 @@ def test_device_functions(hip: Hip) -> None:
     device = ctypes.c_int(-1)
     hip.call("hipGetDevice", ctypes.byref(device))
     assert device.value == 0
-    assert hip.library.hipSetDevice(5) == INVALID_DEVICE
+    assert hip.library.hipSetDevice(len(DEVICES)) == INVALID_DEVICE
     assert hip.library.hipSetDevice(-1) == INVALID_DEVICE
     version = ctypes.c_int()
     hip.call("hipRuntimeGetVersion", ctypes.byref(version))

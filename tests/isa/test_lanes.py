@@ -13,8 +13,8 @@ from tests.isa.lane_tests import run_lanes
 
 
 @pytest.fixture
-def code(isa_kernels: Path) -> Path:
-    return isa_kernels / "gfx1201_lanes.co"
+def code(isa_kernels: Path, rdna: str) -> Path:
+    return isa_kernels / f"{rdna}_lanes.co"
 
 
 DATA = np.arange(32, dtype=np.uint32) * 3 + 100
@@ -25,12 +25,31 @@ EXPECTED = {
     "readlane": np.full(32, DATA[45 % 32]),
     "writelane": np.where(np.arange(32) == 9, 0x77, DATA),
     "permlanex16": np.array([DATA[((i & 16) ^ 16) | (SELECTORS >> (4 * (i & 15))) & 15] for i in range(32)]),
+    "permlane16": np.array([DATA[(i & 16) | (SELECTORS >> (4 * (i & 15))) & 15] for i in range(32)]),
+    "permlane64": np.full(32, 7),
+    "swap": np.where(np.arange(32) < 5, DATA, 7 + DATA * 65536),
+    "swizzle_quad": np.array([DATA[i & ~3 | (3, 0, 2, 1)[i & 3]] for i in range(32)]),
+    "swizzle_bits": np.array([DATA[((i & 0x1C) | 2) ^ 9] for i in range(32)]),
+    "getreg": np.full(32, 0xF0),
 }
 
 
 @pytest.mark.parametrize("name", EXPECTED)
 def test_lane_move(hip: Hip, code: Path, name: str) -> None:
     np.testing.assert_array_equal(run_lanes(hip, code, name, [DATA], 32), EXPECTED[name])
+
+
+@pytest.mark.parametrize(("fetch", "bound"), [(0, 0), (0, 1), (1, 0), (1, 1)])
+def test_permlane_of_inactive_lanes(hip: Hip, code: Path, fetch: int, bound: int) -> None:
+    """Lanes 0-7 are inactive: op_sel[0] reads them all the same, op_sel[1] as 0; else the reader has no result."""
+    expected = DATA.copy()
+    for lane in range(8, 32):
+        source = ((lane & 16) ^ 16) | (SELECTORS >> (4 * (lane & 15))) & 15
+        if source >= 8 or fetch:
+            expected[lane] = DATA[source]
+        elif bound:
+            expected[lane] = 0
+    np.testing.assert_array_equal(run_lanes(hip, code, f"permlanex16_{fetch}{bound}", [DATA], 32), expected)
 
 
 def test_ids(hip: Hip, code: Path) -> None:

@@ -12,8 +12,8 @@ from tests.isa.test_memory import LANES, OLD, UNTOUCHED, expected_load, expected
 
 
 @pytest.fixture
-def code(isa_kernels: Path) -> Path:
-    return isa_kernels / "gfx1201_lds.co"
+def code(isa_kernels: Path, rdna: str) -> Path:
+    return isa_kernels / f"{rdna}_lds.co"
 
 
 LOADS = {

@@ -2,99 +2,21 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
-from tests.isa.attention import from_bits, to_bits
+from tests.isa.atomic_operations import GFX12_ONLY, LANES, OLD, OPERATIONS, decode, definition, encode, operands, same
+from tests.isa.conftest import RDNA
 from tests.isa.hip_runtime import Hip, pointers
 
-LANES, OLD = 32, 0x5A5A5A5A
-Operation = Callable[[Any, Any, Any], Any]  # (memory, data, second operand) -> memory
-
-
-def smaller(a: float, b: float) -> float:
-    if math.isnan(a) or math.isnan(b):
-        return b if math.isnan(a) else a
-    return min(a, b, key=lambda x: (x, math.copysign(1, x)))
-
-
-def packed_sum(dtype: str) -> Operation:
-    def add(memory: int, data: int, _: int) -> int:
-        halves = np.array([[memory & 0xFFFF, memory >> 16], [data & 0xFFFF, data >> 16]], np.uint16)
-        low, high = to_bits(from_bits(halves, dtype).sum(axis=0), dtype)
-        return int(low) | int(high) << 16
-
-    return add
-
-
-INTEGER: dict[str, Operation] = {
-    "add": lambda m, d, s: m + d,
-    "sub": lambda m, d, s: m - d,
-    "rsub": lambda m, d, s: d - m,
-    "inc": lambda m, d, s: 0 if m >= d else m + 1,
-    "dec": lambda m, d, s: d if m == 0 or m > d else m - 1,
-    "min": lambda m, d, s: min(m, d),
-    "max": lambda m, d, s: max(m, d),
-}
-BITS: dict[str, Operation] = {
-    "and": lambda m, d, s: m & d,
-    "or": lambda m, d, s: m | d,
-    "xor": lambda m, d, s: m ^ d,
-    "mskor": lambda m, d, s: (m & ~d) | s,
-    "cmpstore": lambda m, d, s: d if m == s else m,
-    "storexchg": lambda m, d, s: d,
-}
-OPERATIONS: dict[str, Operation] = {f"{op}_u{bits}": define for op, define in INTEGER.items() for bits in (32, 64)}
-OPERATIONS |= {f"{op}_i{bits}": INTEGER[op] for op in ("min", "max") for bits in (32, 64)}
-OPERATIONS |= {f"{op}_b{bits}": define for op, define in BITS.items() for bits in (32, 64)}
-OPERATIONS |= {f"min_num_f{bits}": lambda m, d, s: smaller(m, d) for bits in (32, 64)}
-OPERATIONS |= {f"max_num_f{bits}": lambda m, d, s: -smaller(-m, -d) for bits in (32, 64)}
-OPERATIONS |= {"add_f32": lambda m, d, s: m + d}
-OPERATIONS |= {"sub_clamp_u32": lambda m, d, s: max(m - d, 0), "cond_sub_u32": lambda m, d, s: m - d if m >= d else m}
-OPERATIONS |= {"pk_add_f16": packed_sum("fp16"), "pk_add_bf16": packed_sum("bf16")}
-FLOAT_SPECIALS = [0.0, -0.0, 1.5, -2.25, math.inf, -math.inf, math.nan, 1e-30, 3e38]
+CASES = [(gpu, name) for gpu in RDNA for name in OPERATIONS if gpu.startswith("gfx12") or name not in GFX12_ONLY]
 
 
 @pytest.fixture
-def code(isa_kernels: Path) -> Path:
-    return isa_kernels / "gfx1201_lds.co"
-
-
-def operands(name: str, seed: int) -> np.ndarray:
-    """(3, LANES) values of the operation's type as 64-bit patterns: memory, data, second operand."""
-    generator = np.random.default_rng(seed)
-    kind, bits = name.split("_")[-1][:-2], int(name[-2:])
-    if kind == "f" and bits > 16:
-        values = generator.choice([*FLOAT_SPECIALS, *generator.standard_normal(9)], (3, LANES))
-        return values.view(np.uint64) if bits == 64 else values.astype(np.float32).view(np.uint32).astype(np.uint64)
-    if bits == 16:
-        dtype = "fp16" if kind == "f" else "bf16"
-        halves = to_bits(generator.standard_normal((3, LANES, 2)), dtype).astype(np.uint64)
-        return halves[..., 0] | halves[..., 1] << np.uint64(16)
-    top = (1 << bits) - 1
-    special = np.array([0, 1, 2, top, top >> 1, (top >> 1) + 1], np.uint64)
-    drawn = generator.integers(0, top, (3, LANES), np.uint64, endpoint=True)
-    return np.where(generator.random((3, LANES)) < 0.5, generator.choice(special, (3, LANES)), drawn)
-
-
-def decode(name: str, raw: int) -> Any:
-    kind, bits = name.split("_")[-1][:-2], int(name[-2:])
-    if kind == "f" and bits > 16:
-        return float(np.array(raw, f"u{bits // 8}").view(f"f{bits // 8}"))
-    return raw - (1 << bits) if kind == "i" and raw >> (bits - 1) else raw
-
-
-def encode(name: str, value: Any) -> int:
-    kind, bits = name.split("_")[-1][:-2], int(name[-2:])
-    if kind == "f" and bits > 16:
-        with np.errstate(over="ignore"):
-            return int(np.array(value, f"f{bits // 8}").view(f"u{bits // 8}"))
-    return int(value) & ((1 << max(bits, 32)) - 1)
+def code(isa_kernels: Path, rdna: str) -> Path:
+    return isa_kernels / f"{rdna}_lds.co"
 
 
 def run(hip: Hip, code: Path, kernel: str, raw: np.ndarray) -> np.ndarray:
@@ -109,15 +31,10 @@ def run(hip: Hip, code: Path, kernel: str, raw: np.ndarray) -> np.ndarray:
     return result
 
 
-def same(name: str, got: int, expected: int) -> bool:
-    return got == expected or (
-        name.endswith(("f32", "f64")) and math.isnan(decode(name, got)) and math.isnan(decode(name, expected))
-    )
-
-
-@pytest.mark.parametrize("name", OPERATIONS)
-def test_operation(hip: Hip, code: Path, name: str) -> None:
+@pytest.mark.parametrize(("rdna", "name"), CASES, indirect=["rdna"])
+def test_operation(hip: Hip, code: Path, rdna: str, name: str) -> None:
     """With and without the value returned; a 32-bit operation leaves the high halves alone."""
+    define = definition(rdna, name)
     operation, kind = name.rsplit("_", 1)
     forms = [f"ds_{operation}_rtn_{kind}"] + ([] if operation == "storexchg" else [f"ds_{name}"])
     width = max(int(name[-2:]), 32)
@@ -130,7 +47,7 @@ def test_operation(hip: Hip, code: Path, name: str) -> None:
             result = run(hip, code, form, raw)
             for lane in range(LANES):
                 memory, data, second = (int(column[lane]) for column in raw)
-                expected = encode(name, OPERATIONS[name](*(decode(name, v) for v in (memory, data, second))))
+                expected = encode(name, define(*(decode(name, v) for v in (memory, data, second))))
                 got_register, got_memory = (int(word) for word in result[lane])
                 label = f"{form}: memory {memory:#x}, data {data:#x}, second {second:#x}"
                 assert same(name, got_memory & mask, expected), f"{label}: left {got_memory:#x}, not {expected:#x}"

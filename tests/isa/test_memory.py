@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.isa.conftest import GFX, RDNA
 from tests.isa.hip_runtime import Hip, pointers
 
 LANES = 32
@@ -80,8 +81,8 @@ STORES = ["b8", "b16", "b32", "b64", "b96", "b128", "d16_hi_b8", "d16_hi_b16"]
 
 
 @pytest.fixture
-def code(isa_kernels: Path) -> Path:
-    return isa_kernels / "gfx1201_memory.co"
+def code(isa_kernels: Path, rdna: str) -> Path:
+    return isa_kernels / f"{rdna}_memory.co"
 
 
 @pytest.mark.parametrize("space", ["global", "buffer", "flat", "scratch"])
@@ -164,7 +165,9 @@ def test_structured_buffer(hip: Hip, code: Path, select: int, name: str) -> None
                 )
 
 
-@pytest.mark.parametrize("bits", [32, 64, 96, 128, 256, 512])
+@pytest.mark.parametrize(
+    ("rdna", "bits"), [(gpu, bits) for gpu in RDNA for bits in (32, 64, 128, 256, 512)] + [(GFX, 96)], indirect=["rdna"]
+)
 def test_scalar_load(hip: Hip, code: Path, bits: int) -> None:
     """Scalar offset 8 and constant offset 4: the load starts at dword 3."""
     data = input_words()
@@ -173,7 +176,9 @@ def test_scalar_load(hip: Hip, code: Path, bits: int) -> None:
     np.testing.assert_array_equal(got[:words], data.reshape(-1)[3 : 3 + words])
 
 
-@pytest.mark.parametrize("word", [0x12345678, 0x7F80FFFE, 0xFFFF7F80])
+@pytest.mark.parametrize(
+    ("rdna", "word"), [(GFX, word) for word in (0x12345678, 0x7F80FFFE, 0xFFFF7F80)], indirect=["rdna"]
+)
 def test_narrow_scalar_load(hip: Hip, code: Path, word: int) -> None:
     data = input_words()
     data[0, 3] = word

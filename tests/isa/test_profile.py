@@ -13,7 +13,7 @@ import pytest
 from tests.isa.attention import Case, run_forward
 from tests.isa.hip_runtime import Hip
 
-# Of one wave of the kernel "counted" in kernels/gfx1201/checks.s, from its text: two rounds of a loop.
+# Of one wave of the kernel "counted" in kernels/rdna/checks.s, from its text: two rounds of a loop.
 COUNTED = {
     "matrix": 1,
     "valu": 4,  # the VOPD pair is one instruction

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.isa.conftest import RDNA
 from tests.isa.hip_runtime import Hip
 from tests.isa.lane_tests import assert_same, operands, run_lanes, typed
 
@@ -194,6 +195,9 @@ def ldexp(dtype: type) -> Callable[..., Array]:
             return np.ldexp(a.astype(F64), np.clip(e, -700, 700)).astype(F32)
 
     return define
+
+
+Halves = tuple[int, int, int]
 
 
 def half_bits(values: Array) -> Array:
@@ -399,6 +403,48 @@ HALVES = {
     "v_subrev_f16": Op("u32 u32", "u32", half_op(lambda a, b: b - a)),
     "v_mul_f16": Op("u32 u32", "u32", half_op(lambda a, b: a * b)),
 }
+
+
+def packed(function: Callable[..., Array], low: Halves = (0, 0, 0), high: Halves = (1, 1, 1)) -> Callable[..., Array]:
+    """Two f16 results; low and high say which half of each operand they take."""
+
+    def define(*columns: Array) -> Array:
+        results = []
+        for halves in (low, high):
+            chosen = [half_value(column >> (16 * half) & 0xFFFF) for column, half in zip(columns, halves, strict=False)]
+            results.append(half_bits(function(*chosen)))
+        return results[0] | (results[1] << 16)
+
+    return define
+
+
+def fma_half(a: Array, b: Array, c: Array) -> Array:
+    """Products of f16 are exact in f64, and so are sums but for those of very different size."""
+    return (a.astype(F64) * b.astype(F64) + c.astype(F64)).astype(np.float16).astype(F32)
+
+
+def add_half(a: Array, b: Array) -> Array:
+    return a + b
+
+
+# Inline constants of packed instructions (RDNA3 ISA guide, 7.5.1 "Inline Constants with Packed Math"; RDNA4 ISA guide,
+# 7.7.1: "{16'h0, const}"): the value is in the low 16 bits, as f16 where the operand is a float; the high ones are 0.
+# op_sel_hi = 0 gives it to both halves, which is what LLVM writes for a constant in both (reviews.llvm.org/D45745).
+PACKED = {
+    "v_pk_add_f16": Op("u32 u32", "u32", packed(add_half)),
+    "v_pk_mul_f16": Op("u32 u32", "u32", packed(lambda a, b: a * b)),
+    "v_pk_min_num_f16": Op("u32 u32", "u32", packed(min_number)),
+    "v_pk_max_num_f16": Op("u32 u32", "u32", packed(max_number)),
+    "v_pk_fma_f16": Op("u32 u32 u32", "u32", packed(fma_half)),
+    "pk_op_sel": Op("u32 u32", "u32", packed(add_half, (1, 0, 0), (0, 1, 0))),
+    "pk_neg": Op("u32 u32", "u32", lambda a, b: packed(add_half)(a ^ 0x8000, b ^ 0x80000000)),
+    "pk_clamp": Op("u32 u32", "u32", packed(lambda a, b: np.nan_to_num(np.clip(a + b, 0, 1), nan=0.0) + F32(0))),
+    "pk_inline_f16": Op("u32 u32", "u32", lambda a, b: packed(add_half)(a, np.full_like(a, 0x00003C00))),
+    "pk_inline_f16_twice": Op("u32 u32", "u32", lambda a, b: packed(add_half)(a, np.full_like(a, 0x3C003C00))),
+    "pk_inline_u16": Op("u32 u32", "u32", lambda a, b: (a & 0xFFFF0000) | (a - 3 & 0xFFFF)),
+    "pk_inline_u16_twice": Op("u32 u32", "u32", lambda a, b: ((a >> 16) - 3 << 16) | (a - 3 & 0xFFFF)),
+    "pk_literal": Op("u32 u32", "u32", lambda a, b: ((a >> 16) + 0x1234 << 16) | (a + 0x5678 & 0xFFFF)),
+}
 ENCODINGS = {
     "flush_denormals": Op("f32 f32", "f32", lambda a, b: flush(flush(a) * flush(b))),
     "neg_abs_f32": Op("f32 f32", "f32", lambda a, b: np.abs(b) - np.abs(a)),
@@ -420,22 +466,24 @@ ENCODINGS = {
         "u32 u32 u32", "u64", lambda a, b, c: np.where(c != 0, b, a).astype(U64) | (b.astype(U64) << 32)
     ),
 }
-ALL = INTEGER | FLOAT | CONVERSIONS | HALVES | ENCODINGS
+ALL = INTEGER | FLOAT | CONVERSIONS | HALVES | PACKED | ENCODINGS
+GFX12_ONLY = {"v_minimum_f32", "v_maximum_f32"}
+CASES = [(gpu, name) for gpu in RDNA for name in ALL if gpu.startswith("gfx12") or name not in GFX12_ONLY]
 
 
-@pytest.mark.parametrize("name", ALL)
-def test_instruction(hip: Hip, isa_kernels: Path, name: str) -> None:
+@pytest.mark.parametrize(("rdna", "name"), CASES, indirect=["rdna"])
+def test_instruction(hip: Hip, isa_kernels: Path, rdna: str, name: str) -> None:
     op = ALL[name]
     kinds = op.sources.split()
     inputs = operands(kinds)
-    raw = run_lanes(hip, isa_kernels / "gfx1201_valu.co", f"op_{name}", inputs, int(op.result[1:]))
+    raw = run_lanes(hip, isa_kernels / f"{rdna}_valu.co", f"op_{name}", inputs, int(op.result[1:]))
     with np.errstate(all="ignore"):
         expected = np.asarray(op.define(*(typed(column, kind) for column, kind in zip(inputs, kinds, strict=True))))
     expected = expected.astype({"f32": F32, "f64": F64, "u32": U32, "u64": U64}[op.result])
     if name.startswith("division"):
         raw, expected = raw[defined := divisible(inputs, kinds[0])], expected[defined]
         inputs = [column[defined] for column in inputs]
-    if name in HALVES:
+    if name in HALVES or name in PACKED:
         raw, expected = canonical_halves(raw), canonical_halves(expected)
     if name == "dual_chain":  # the first half is a float, whose NaN payload is not defined
         nan = np.isnan((expected & U64(0xFFFFFFFF)).astype(U32).view(F32))

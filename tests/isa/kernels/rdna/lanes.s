@@ -41,6 +41,52 @@ BEGIN_LANES permlanex16
   s_mov_b32 s7, 0x89abcdef
   v_permlanex16_b32 v16, v4, s6, s7
 END_LANES permlanex16
+BEGIN_LANES permlane16
+  s_mov_b32 s6, 0x76543210
+  s_mov_b32 s7, 0x89abcdef
+  v_permlane16_b32 v16, v4, s6, s7
+END_LANES permlane16
+.macro PERMLANE_OF_INACTIVE fetch, bound
+  BEGIN_LANES permlanex16_\fetch\bound
+  s_mov_b32 s6, 0x76543210
+  s_mov_b32 s7, 0x89abcdef
+  s_mov_b32 exec_lo, 0xffffff00
+  v_permlanex16_b32 v16, v4, s6, s7 op_sel:[\fetch,\bound]
+  END_LANES permlanex16_\fetch\bound
+.endm
+PERMLANE_OF_INACTIVE 0, 0
+PERMLANE_OF_INACTIVE 0, 1
+PERMLANE_OF_INACTIVE 1, 0
+PERMLANE_OF_INACTIVE 1, 1
+// Does nothing in a wave of 32.
+BEGIN_LANES permlane64
+  v_mov_b32 v16, 7
+  v_permlane64_b32 v16, v4
+END_LANES permlane64
+// Registers, then halves: active lanes end with the data in the high half and 7 in the low one.
+BEGIN_LANES swap
+  v_mov_b32 v5, 7
+  s_mov_b32 exec_lo, 0xffffffe0
+  v_swap_b32 v16, v5
+  v_swap_b16 v16.h, v5.l
+END_LANES swap
+BEGIN_LANES swizzle_quad
+  ds_swizzle_b32 v16, v4 offset:swizzle(QUAD_PERM,3,0,2,1)
+  s_wait_dscnt 0x0
+END_LANES swizzle_quad
+BEGIN_LANES swizzle_bits
+  ds_swizzle_b32 v16, v4 offset:0x245c
+  s_wait_dscnt 0x0
+END_LANES swizzle_bits
+// The kernel keeps denormals of all types and rounds to nearest; writing the same again is allowed.
+BEGIN_LANES getreg
+  s_getreg_b32 s6, hwreg(1, 0, 8)
+  s_setreg_b32 hwreg(1, 0, 8), s6
+  s_setreg_imm32_b32 hwreg(1, 4, 2), 3
+  s_denorm_mode 15
+  s_round_mode 0
+  v_mov_b32 v16, s6
+END_LANES getreg
 
 // Work-item ids of a 3-d block and the workgroup's ids: 4 dwords per work-item of the whole grid.
 KERNEL ids

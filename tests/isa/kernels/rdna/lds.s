@@ -129,7 +129,7 @@ DS_ATOMIC storexchg_rtn_b64, v[4:5], v1, v[10:11]
   DS_ATOMIC \op\()_b64, v1, v[10:11], v[12:13]
   DS_ATOMIC \op\()_rtn_b64, v[4:5], v1, v[10:11], v[12:13]
 .endr
-.if HAS_GFX12
+.ifdef HAS_GFX12
   DS_ATOMICS 32, pk_add, f16
   DS_ATOMICS 32, pk_add, bf16
   DS_ATOMICS 32, sub_clamp, u32

@@ -200,7 +200,7 @@ KERNEL s_load_b\bits
 END_KERNEL s_load_b\bits
 .endm
 // The four narrow loads, of bytes 12 to 13.
-.if HAS_GFX12
+.ifdef HAS_GFX12
 KERNEL s_load_narrow
   MOVE_SETUP
   s_mov_b32 s3, 8
@@ -219,7 +219,7 @@ END_KERNEL s_load_narrow
 
 SCALAR_LOAD 32, 16
 SCALAR_LOAD 64, 17
-.if HAS_GFX12
+.ifdef HAS_GFX12
   SCALAR_LOAD 96, 18
 .endif
 SCALAR_LOAD 128, 19

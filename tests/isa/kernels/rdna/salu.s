@@ -65,12 +65,12 @@ SALU1 s_cmp_lg_u64, s[16:17], s[18:19]
 SALU1 s_movk_i32, s22, 0x8765
 SALU1 s_addk_co_i32, s22, 0x8765
 SALU1 s_mulk_i32, s22, 0x8765
-.if HAS_GFX12
+.ifdef HAS_GFX12
   .irp name, s_add_nc_u64, s_sub_nc_u64, s_mul_u64
     SALU2 \name, s[22:23], s[16:17], s[18:19]
   .endr
 .endif
-.if HAS_SCALAR_FLOAT
+.ifdef HAS_SCALAR_FLOAT
   .irp name, s_ceil_f32, s_floor_f32, s_trunc_f32, s_rndne_f32, s_cvt_f32_i32, s_cvt_f32_u32, s_cvt_u32_f32, s_cvt_i32_f32
     SALU1 \name, s22, s18
   .endr

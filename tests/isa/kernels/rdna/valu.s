@@ -56,7 +56,7 @@ END_KERNEL op_\name
 .irp name, v_and_b32, v_or_b32, v_xor_b32, v_xnor_b32, v_add_nc_u32, v_sub_nc_u32, v_subrev_nc_u32, v_lshlrev_b32, v_lshrrev_b32, v_ashrrev_i32, v_min_u32, v_max_u32, v_min_i32, v_max_i32, v_mul_lo_u32, v_mul_hi_u32, v_mul_hi_i32, v_mul_u32_u24, v_mul_i32_i24, v_bcnt_u32_b32, v_mbcnt_lo_u32_b32, v_mbcnt_hi_u32_b32, v_add_f32, v_sub_f32, v_subrev_f32, v_mul_f32, v_mul_dx9_zero_f32, v_min_num_f32, v_max_num_f32, v_ldexp_f32, v_cvt_pk_rtz_f16_f32
   BINARY \name
 .endr
-.if HAS_GFX12
+.ifdef HAS_GFX12
   BINARY v_minimum_f32
   BINARY v_maximum_f32
 .endif
@@ -187,6 +187,27 @@ END_OP v_mov_b16
   \name v16.h, v4.l, v6.l
   END_OP \name
 .endr
+
+// Packed f16 and u16: halves by op_sel, negation by neg, and inline constants, whose high half is 0.
+.macro PACKED name, instruction, operands:vararg
+  BEGIN_OP \name, 32, 32
+  \instruction v16, v4, \operands
+  END_OP \name
+.endm
+.irp name, add, mul, min_num, max_num
+  PACKED v_pk_\name\()_f16, v_pk_\name\()_f16, v6
+.endr
+PACKED pk_op_sel, v_pk_add_f16, v6 op_sel:[1,0] op_sel_hi:[0,1]
+PACKED pk_neg, v_pk_add_f16, v6 neg_lo:[1,0] neg_hi:[0,1]
+PACKED pk_clamp, v_pk_add_f16, v6 clamp
+PACKED pk_inline_f16, v_pk_add_f16, 1.0
+PACKED pk_inline_f16_twice, v_pk_add_f16, 1.0 op_sel_hi:[1,0]
+PACKED pk_inline_u16, v_pk_add_u16, -3
+PACKED pk_inline_u16_twice, v_pk_add_u16, -3 op_sel_hi:[1,0]
+PACKED pk_literal, v_pk_add_u16, 0x12345678
+BEGIN_OP v_pk_fma_f16, 32, 32, 32
+  v_pk_fma_f16 v16, v4, v6, v8
+END_OP v_pk_fma_f16
 
 // Source and result modifiers, and constants of each kind.
 BEGIN_OP neg_abs_f32, 32, 32

@@ -288,6 +288,7 @@ KERNEL tickets
   global_store_b32 v1, v3, s[4:5]
 END_KERNEL tickets, lds=128
 
+.ifdef HAS_GFX12
 // One wave executes what COUNTED in test_profile.py says: instructions of every class, and a loop of two rounds.
 KERNEL counted
   s_load_b64 s[4:5], s[0:1], 0x0
@@ -315,3 +316,4 @@ KERNEL counted
   s_nop 0
   global_store_b32 v1, v7, s[4:5]
 END_KERNEL counted, lds=256, scratch=16
+.endif

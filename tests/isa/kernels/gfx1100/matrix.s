@@ -1,0 +1,2 @@
+// Matrix kernels of gfx1100.
+.include "wmma_replicated.inc"

@@ -1,0 +1,2 @@
+// Matrix kernels of gfx1153.
+.include "wmma_replicated.inc"
