@@ -34,6 +34,7 @@ from scripts.buildlib.toolchains.layout import Toolchain
 
 ROOT = Path(__file__).resolve().parents[2]
 DEVICE_DIR = ROOT / "csrc" / "device"
+OVERLAY_DIR = ROOT / "ck" / "overlay"
 WORK_NAME = "work"
 _GET_NINJA = "install it: pip install ninja, or apt-get install ninja-build"
 
@@ -85,7 +86,10 @@ def make_job(
 ) -> Job:
     """The compile of one unit."""
     work = request.out / WORK_NAME / arch.gfx
-    flags, includes = device_flags(arch), {"device": DEVICE_DIR, "ck": ck.include}
+    # What CK lacks for a family is found before CK's own; the commands of other families stay as they are.
+    overlay = OVERLAY_DIR / arch.family
+    added = {"overlay": overlay} if overlay.is_dir() else {}
+    flags, includes = device_flags(arch), {"device": DEVICE_DIR, **added, "ck": ck.include}
     return Job(
         unit=unit.name,
         source=str(work / unit.source_name),

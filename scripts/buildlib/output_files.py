@@ -62,12 +62,18 @@ def _install_python_package(source: Path, name: str) -> None:
 
 
 def _emulator(prefix: Path) -> None:
+    from scripts.buildlib.cache_root import cache_root
     from scripts.buildlib.emulator import build_emulator
+    from scripts.buildlib.evidence import find_evidence
 
+    evidence = find_evidence(cache_root())
     build_emulator(
         clangxx=find_program("clang++", _IN_RECIPE),
         llvm_objdump=find_program("llvm-objdump", _IN_RECIPE),
-        kernel_dirs=sorted((prefix / "share" / "flash_attn_rocm").glob("*/")),
+        kernel_dirs=[
+            *sorted((prefix / "share" / "flash_attn_rocm").glob("*/")),
+            *([evidence] if evidence is not None else []),
+        ],
         build_dir=ROOT / "build" / "emulator",
         install_dir=prefix / "lib" / "flash_attn_rocm" / "emulator",
     )

@@ -32,6 +32,8 @@ SOURCES: dict[str, tuple[str, ...]] = {
     ),
     "emulator": (
         "emulator/**/*",
+        "ck/**/*",
+        "csrc/device/*",
         "tests/isa/kernels/**/*",
         "tests/isa/fuzz_*.py",
         "csrc/host/*.def",

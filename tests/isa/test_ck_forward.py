@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.conftest import BUILD_FIRST
 from tests.isa.attention import Case, Result, run_forward
+from tests.isa.conftest import evidence_directory
 from tests.isa.hip_runtime import Hip
 
 TILE_CASES = [Case(128, 128), Case(64, 256, heads=4, heads_k=2, batch=2)]  # multiples of every tile
@@ -43,6 +46,10 @@ def test_every_kernel(hip: Hip, ck_manifest: tuple[Path, dict[str, Any]]) -> Non
         if k["op"] == "fmha_fwd" and k["bias"] == "none" and not (k["dropout"] or k["softcap"])
     ]
     assert {(k["dtype"], k["mask"]) for k in kernels} == {(dtype, mask) for dtype in EPSILON for mask in (False, True)}
+    run_all(hip, directory, manifest, kernels)
+
+
+def run_all(hip: Hip, directory: Path, manifest: dict[str, Any], kernels: list[dict[str, Any]]) -> None:
     for number, kernel in enumerate(kernels):
         shapes = TILE_CASES if kernel["padding"] == "none" else [*TILE_CASES[:1], *RAGGED_CASES]
         for shape in shapes:
@@ -52,6 +59,22 @@ def test_every_kernel(hip: Hip, ck_manifest: tuple[Path, dict[str, Any]]) -> Non
                 dim = kernel["hdim_q"] - (8 if smaller else 0)
                 result = run_forward(hip, directory, manifest, kernel, case, dim, seed=number)
                 check(result, kernel["dtype"], f"{kernel['name']} {case} dim {dim}")
+
+
+@pytest.mark.parametrize("rdna", ["gfx1100"], indirect=True)
+def test_kernels_of_the_overlay(hip: Hip, rdna: str) -> None:
+    """CK with ck/overlay/gfx11: both head dims, types and kinds of masks, with every check of the emulator on."""
+    directory = evidence_directory() / rdna
+    if not (directory / "kernels.json").exists():
+        pytest.fail(f"no kernels in {directory}; {BUILD_FIRST}")
+    manifest = json.loads((directory / "kernels.json").read_text())
+    kernels = manifest["kernels"]
+    assert {(k["dtype"], k["hdim_q"], k["mask"]) for k in kernels} == {
+        ("fp16", 64, False),
+        ("fp16", 128, False),
+        ("bf16", 64, True),
+    }
+    run_all(hip, directory, manifest, kernels)
 
 
 def test_results_do_not_depend_on_the_run(hip: Hip, ck_manifest: tuple[Path, dict[str, Any]]) -> None:

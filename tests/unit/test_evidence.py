@@ -1,0 +1,67 @@
+"""The kernels that only tests run: where the build keeps them, and what makes them others."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from ck.plan import plan_units
+from ck.source import CkSource
+from flash_attn_rocm.archs import load_archs
+from scripts.buildlib.evidence import GPUS, PROFILE, evidence_directory, find_evidence, keep_evidence
+from scripts.buildlib.kernels import OVERLAY_DIR, KernelRequest, make_job
+from scripts.buildlib.toolchains.layout import Toolchain
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """A project with one source."""
+    directory = tmp_path / "project"
+    (directory / "ck" / "overlay").mkdir(parents=True)
+    (directory / "ck" / "overlay" / "a.hpp").write_text("one")
+    return directory
+
+
+def build(root: Path, text: str) -> Path:
+    built = root / "build"
+    for gfx in GPUS:
+        (built / gfx).mkdir(parents=True, exist_ok=True)
+        (built / gfx / "kernels.json").write_text(text)
+        (built / gfx / "a.co").write_text(text)
+        (built / gfx / "a.log").write_text("not kept")
+    return built
+
+
+def test_kept_under_a_name_of_its_sources(root: Path, tmp_path: Path) -> None:
+    cache = tmp_path / "cache"
+    assert find_evidence(cache, root) is None
+    directory = keep_evidence(build(root, "first"), cache, root)
+    assert find_evidence(cache, root) == directory == evidence_directory(cache, root)
+    assert sorted(path.name for path in (directory / GPUS[0]).iterdir()) == ["a.co", "kernels.json"]
+    keep_evidence(build(root, "second"), cache, root)
+    assert (directory / GPUS[0] / "a.co").read_text() == "second"
+    assert [path.name for path in directory.parent.iterdir()] == [directory.name]
+    (root / "ck" / "overlay" / "a.hpp").write_text("two")
+    assert find_evidence(cache, root) is None
+
+
+def test_few_kernels_of_gpus_without_a_package() -> None:
+    archs = load_archs()
+    for gfx in GPUS:
+        assert not archs[gfx].packaged
+        assert 0 < sum(len(unit.specs) for unit in plan_units(archs[gfx], PROFILE, None)) < 6
+
+
+def test_only_families_with_an_overlay_see_it(tmp_path: Path) -> None:
+    """It comes before CK's own headers; the commands of other families do not change."""
+    archs = load_archs()
+    toolchain = Toolchain(**{field.name: tmp_path for field in dataclasses.fields(Toolchain)})
+    for gfx, family in (("gfx1100", "gfx11"), ("gfx1201", None)):
+        request = KernelRequest(PROFILE, (archs[gfx],), tmp_path)
+        unit = plan_units(archs[gfx], PROFILE, None)[0]
+        job = make_job(archs[gfx], unit, request, toolchain, CkSource(tmp_path, "ck", "test"), {})
+        includes = [word.removeprefix("-I") for word in job.command if word.startswith("-I")]
+        overlay = [str(OVERLAY_DIR / family)] if family else []
+        assert includes[1:] == [*overlay, str(tmp_path / "include")]
