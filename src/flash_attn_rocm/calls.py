@@ -31,6 +31,11 @@ def _scale(q: Tensor, softmax_scale: float | None) -> float:
     return q.shape[-1] ** -0.5 if softmax_scale is None else softmax_scale
 
 
+def _on_host(length: int | Tensor) -> int:
+    """The length; transformers gives it as a tensor where it packs sequences by their positions."""
+    return int(length.item()) if isinstance(length, Tensor) and length.numel() == 1 else length
+
+
 def attention(
     q: Tensor,
     k: Tensor,
@@ -45,8 +50,11 @@ def attention(
     want_lse: bool,
     want_map: bool,
     reproducible: bool = False,
+    generator: torch.Generator | None = None,
 ) -> Result:
     """Attention of sequences of one length; `reproducible` gives a dropout that its rng_state repeats.
+
+    `generator` draws rng_state in place of torch's default one.
 
     Raises:
         InputError: an argument is not usable.
@@ -62,7 +70,7 @@ def attention(
         alibi_slopes=alibi_slopes,
     )
     on_ck = _on_ck(q)
-    rng_state = draw_rng_state(q) if dropout_p > 0.0 and (on_ck or want_map or reproducible) else None
+    rng_state = draw_rng_state(q, generator) if dropout_p > 0.0 and (on_ck or want_map or reproducible) else None
     backend = ck.forward if on_ck else sdpa.forward
     parts = backend(
         q,
@@ -103,12 +111,14 @@ def varlen_attention(
     leftpad_k: Tensor | None = None,
     num_splits: int = 0,
     reproducible: bool = False,
+    generator: torch.Generator | None = None,
 ) -> Result:
     """Attention of sequences of several lengths, packed one after another.
 
     Raises:
         InputError: an argument is not usable.
     """
+    max_seqlen_q, max_seqlen_k = _on_host(max_seqlen_q), _on_host(max_seqlen_k)
     check_varlen_inputs(
         q,
         k,
@@ -128,7 +138,7 @@ def varlen_attention(
         num_splits=num_splits,
     )
     on_ck = _on_ck(q)
-    rng_state = draw_rng_state(q) if dropout_p > 0.0 and (on_ck or want_map or reproducible) else None
+    rng_state = draw_rng_state(q, generator) if dropout_p > 0.0 and (on_ck or want_map or reproducible) else None
     backend = ck.varlen_forward if on_ck else sdpa_varlen.forward
     parts = backend(
         q,

@@ -22,9 +22,9 @@ _KEY_STEPS = (0x9E3779B9, 0xBB67AE85)
 _LOW32 = 0xFFFFFFFF
 
 
-def draw_rng_state(like: Tensor) -> Tensor:
+def draw_rng_state(like: Tensor, generator: torch.Generator | None = None) -> Tensor:
     """[seed, offset], int64 (2), on the device of `like`: from torch's default generator, on the current stream."""
-    return torch.randint(0, 2**63 - 1, (2,), dtype=torch.int64, device=like.device)
+    return torch.randint(0, 2**63 - 1, (2,), dtype=torch.int64, device=like.device, generator=generator)
 
 
 def keep_limit(dropout_p: float) -> int:

@@ -57,11 +57,20 @@ def round_multiple(x: int, m: int) -> int:
     return -(-x // m) * m
 
 
-def _with_rng_state(q: Tensor, result: calls.Result) -> ForwardResult:
+def with_rng_state(q: Tensor, result: calls.Result) -> ForwardResult:
+    """out, lse, dropout's map and its rng_state, which is zeros where there was no dropout."""
     rng_state = result.rng_state
     if rng_state is None:
         rng_state = torch.zeros(2, dtype=torch.int64, device=q.device)
     return result.out, result.lse, result.dropout_map, rng_state
+
+
+def zero_outside(result: calls.Result, cu_seqlens_q: Tensor) -> calls.Result:
+    """The result of packed sequences with out 0 and lse -inf in the rows that belong to none."""
+    row = torch.arange(result.out.shape[0], device=cu_seqlens_q.device)
+    outside = (row < cu_seqlens_q[0]) | (row >= cu_seqlens_q[-1])
+    out = result.out.masked_fill(outside[:, None, None], 0.0)
+    return result._replace(out=out, lse=result.lse.masked_fill(outside, float("-inf")))
 
 
 def _flash_attn_forward(
@@ -95,7 +104,7 @@ def _flash_attn_forward(
         want_map=return_softmax,
         reproducible=True,
     )
-    return _with_rng_state(q, result)
+    return with_rng_state(q, result)
 
 
 def _flash_attn_varlen_forward(
@@ -148,11 +157,8 @@ def _flash_attn_varlen_forward(
         reproducible=True,
     )
     if zero_tensors:
-        row = torch.arange(q.shape[0], device=q.device)
-        outside = (row < cu_seqlens_q[0]) | (row >= cu_seqlens_q[-1])
-        out = result.out.masked_fill(outside[:, None, None], 0.0)
-        result = result._replace(out=out, lse=result.lse.masked_fill(outside, float("-inf")))
-    return _with_rng_state(q, result)
+        result = zero_outside(result, cu_seqlens_q)
+    return with_rng_state(q, result)
 
 
 def _check_backward(dout: Tensor, q: Tensor, out: Tensor, lse: Tensor, lse_shape: tuple[int, ...]) -> None:

@@ -128,3 +128,16 @@ def test_compiled_round_trip_with_gradient(fullgraph: bool) -> None:
             assert torch.equal(out, 2.0 * hidden * mask[..., None])
             (grad,) = torch.autograd.grad(out.sum(), hidden)
             assert torch.equal(grad, 2.0 * mask[..., None].expand(2, 3, 4).double())
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no GPU")
+def test_a_gpu_gives_what_the_cpu_gives() -> None:
+    hidden, mask = random(3, 5, 2), torch.tensor([[1, 1, 0, 0, 0], [0, 0, 0, 0, 0], [1, 0, 1, 1, 1]])
+    packed, indices, cu_seqlens, longest, seqused = bert_padding.unpad_input(hidden.cuda(), mask.cuda())
+    expected = bert_padding.unpad_input(hidden, mask)
+    assert longest == expected[3]
+    for got, want in zip((packed, indices, cu_seqlens, seqused), (*expected[:3], expected[4]), strict=True):
+        assert got.is_cuda
+        assert torch.equal(got.cpu(), want)
+    padded = bert_padding.pad_input(packed, indices, 3, 5)
+    assert torch.equal(padded.cpu(), hidden * mask[..., None])

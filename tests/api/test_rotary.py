@@ -303,3 +303,20 @@ def test_compiled_in_one_graph(inplace: bool, dynamic: bool) -> None:
         assert torch.equal(out, eager)
         grads = [torch.autograd.grad(result.float().square().sum(), x)[0] for result in (out, eager)]
         assert torch.equal(*grads)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no GPU")
+@pytest.mark.parametrize("inplace", [False, True])
+def test_a_gpu_gives_what_the_cpu_gives(inplace: bool) -> None:
+    x, (cos, sin) = random(6, 2, 8, dtype=torch.bfloat16), tables(9, 4, torch.bfloat16)
+    packed = {"cu_seqlens": torch.tensor([0, 2, 2, 6], dtype=torch.int32), "seqlen_offsets": torch.tensor([3, 0, 5])}
+    by_tensor = {"seqlen_offsets": packed["seqlen_offsets"]}
+    for tensors, numbers in ((packed, {"max_seqlen": 4}), (by_tensor, {}), ({}, {"seqlen_offsets": 3})):
+        shape = (6, 2, 8) if "cu_seqlens" in tensors else (3, 2, 2, 8)
+        both = []
+        for device in ("cpu", "cuda"):
+            moved = {name: tensor.to(device) for name, tensor in tensors.items()}
+            argument = x.clone().reshape(shape).to(device)
+            out = rotary.apply_rotary_emb(argument, cos.to(device), sin.to(device), inplace=inplace, **moved, **numbers)
+            both.append(out.cpu().float())
+        assert (both[0] - both[1]).abs().max() <= 2.0**-7 * both[0].abs().max()

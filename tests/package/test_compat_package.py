@@ -104,3 +104,29 @@ def test_flash_attn_cute_is_not_there(environment: Path) -> None:
         environment,
         "import importlib.util, json; print(json.dumps(importlib.util.find_spec('flash_attn.cute') is None))",
     )
+
+
+ATTENTION = """
+import json, torch, flash_attn, flash_attn_2_cuda
+from flash_attn.bert_padding import pad_input, unpad_input
+from flash_attn.layers.rotary import apply_rotary_emb
+q, k, v = (torch.randn(2, 9, heads, 64).half() for heads in (4, 2, 2))
+exact = torch.nn.functional.scaled_dot_product_attention(
+    *(t.transpose(1, 2).double() for t in (q, k, v)), is_causal=True, enable_gqa=True).transpose(1, 2)
+by_name = flash_attn.flash_attn_func(q, k, v, causal=True)
+by_position = flash_attn_2_cuda.fwd(q, k, v, None, None, 0.0, 0.125, True, -1, -1, 0.0, False, None)[0]
+packed, indices, cu, longest, used = unpad_input(q, torch.ones(2, 9, dtype=torch.bool))
+turned = apply_rotary_emb(q, torch.ones(9, 32), torch.zeros(9, 32))
+print(json.dumps([
+    (by_name.double() - exact).abs().max().item(),
+    torch.equal(by_name, by_position),
+    torch.equal(pad_input(packed, indices, 2, 9), q) and torch.equal(turned, q),
+]))
+"""
+
+
+def test_its_functions_compute(environment: Path) -> None:
+    error, positions_agree, helpers_agree = _in_environment(environment, ATTENTION)
+    assert error <= 2e-3
+    assert positions_agree
+    assert helpers_agree
