@@ -118,15 +118,13 @@ by_position = flash_attn_2_cuda.fwd(q, k, v, None, None, 0.0, 0.125, True, -1, -
 packed, indices, cu, longest, used = unpad_input(q, torch.ones(2, 9, dtype=torch.bool))
 turned = apply_rotary_emb(q, torch.ones(9, 32), torch.zeros(9, 32))
 print(json.dumps([
-    (by_name.double() - exact).abs().max().item(),
-    torch.equal(by_name, by_position),
+    max((out.double() - exact).abs().max().item() for out in (by_name, by_position)),
     torch.equal(pad_input(packed, indices, 2, 9), q) and torch.equal(turned, q),
 ]))
 """
 
 
 def test_its_functions_compute(environment: Path) -> None:
-    error, positions_agree, helpers_agree = _in_environment(environment, ATTENTION)
+    error, helpers_agree = _in_environment(environment, ATTENTION)
     assert error <= 2e-3
-    assert positions_agree
     assert helpers_agree
