@@ -60,7 +60,7 @@ def random_map(rng_state: Tensor, batch: int, heads: int, seqlen_q: int, seqlen_
     row = torch.arange(rows, device=device).view(1, 1, rows, 1, 1)
     column = torch.arange(columns, device=device).view(1, 1, 1, columns, 1)
     words = _philox((offset & _LOW32, (offset >> 32) & _LOW32, row, column), (seed & _LOW32, (seed >> 32) & _LOW32))
-    packed = torch.stack(words, dim=-1)[..., None] >> torch.tensor([0, 8, 16, 24], device=device)
+    packed = torch.stack(words, dim=-1)[..., None] >> torch.arange(0, 32, 8, device=device)
     # Run r = 32 half + column and byte b = 8 upper + low stand at row 16 upper + 8 half + low of the tile.
     bytes_ = (packed & 0xFF).to(torch.uint8).reshape(batch, heads, rows, columns, 2, _TILE, 2, 8)
     tiles = bytes_.permute(0, 1, 2, 6, 4, 7, 3, 5)

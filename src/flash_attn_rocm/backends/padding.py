@@ -85,7 +85,7 @@ def attend(
     keys = torch.arange(k.shape[1], device=q.device)
     inside = (keys >= lengths.first_key[:, None]) & (keys < lengths.end_of_keys[:, None])
     aligned = torch.arange(q.shape[1], device=q.device) + (lengths.end_of_keys - lengths.queries)[:, None]
-    relative = (keys[None, None, :] - aligned[:, :, None])[:, None]
+    relative = (keys.to(torch.int32)[None, None, :] - aligned.to(torch.int32)[:, :, None])[:, None]
     keep = dense.visible_band(relative, *window) & inside[:, None, None, :]
     seen = keep.any(-1, keepdim=True)
     bias = None if alibi_slopes is None else dense.alibi_bias(alibi_slopes, relative)
