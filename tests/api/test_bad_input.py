@@ -251,7 +251,7 @@ ops.load()
 cpu = torch.zeros(2, 5, 4, 64, dtype=torch.bfloat16)
 for devices in itertools.product(("cpu", "meta"), repeat=3):
     try:
-        out, lse = torch.ops.flash_attn_rocm.fwd(*(cpu.to(device) for device in devices), softmax_scale=1.0)
+        out, lse, _ = torch.ops.flash_attn_rocm.fwd(*(cpu.to(device) for device in devices), softmax_scale=1.0)
         print(*devices, out.device, lse.device)
     except RuntimeError as error:
         print(*devices, str(error).splitlines()[0])
