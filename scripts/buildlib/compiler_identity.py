@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from elftools.elf.elffile import ELFFile
@@ -29,19 +30,24 @@ def identify_program(path: Path) -> str:
     return f"sha256 {hash_file(path)}"
 
 
-def identify_compiler(toolchain: Toolchain) -> dict[str, str]:
-    """Parts of a compile's cache key: versions, the programs and their libraries, and the bitcode's content."""
-    programs = {"clang": toolchain.clangxx.resolve(), "lld": toolchain.lld.resolve()}
-    libraries = needed_libraries(path for path in programs.values() if is_elf(path))
+def identify_programs(programs: Mapping[str, Path]) -> dict[str, str]:
+    """Identities of programs and of the libraries that hold the compiler, by "program NAME"."""
+    places = {name: path.resolve() for name, path in programs.items()}
+    libraries = needed_libraries(path for path in places.values() if is_elf(path))
     files = {
-        **programs,
+        **places,
         **{name: path for name, path in libraries.items() if any(word in name for word in _COMPILER_LIBRARIES)},
     }
+    return {f"program {name}": identify_program(path.resolve()) for name, path in files.items()}
+
+
+def identify_compiler(toolchain: Toolchain) -> dict[str, str]:
+    """Parts of a compile's cache key: versions, the programs and their libraries, and the bitcode's content."""
     return {
         "clang": toolchain.clang_version,
         "target": toolchain.clang_target,
         "lld": toolchain.lld_version,
         "hip": toolchain.hip_version,
         "bitcode": hash_tree(toolchain.device_lib_path.glob("*.bc")),
-        **{f"program {name}": identify_program(path.resolve()) for name, path in files.items()},
+        **identify_programs({"clang": toolchain.clangxx, "lld": toolchain.lld}),
     }

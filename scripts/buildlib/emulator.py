@@ -2,22 +2,41 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import shutil
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from scripts.buildlib import cached_compile
+from scripts.buildlib.cache_root import cache_root
 from scripts.buildlib.commands import find_program, run_command
+from scripts.buildlib.compiler_identity import identify_programs
 from scripts.buildlib.errors import BuildError
 
 ROOT = Path(__file__).resolve().parents[2]
 LIBRARY_NAME = "libamdhip64.so"
 
 
+def compile_launcher(clangxx: Path) -> list[str]:
+    """The command that CMake puts before the compiler, so that objects come from the compile cache."""
+    identity = json.dumps(identify_programs({"clang": clangxx}), sort_keys=True)
+    roots = {"project": ROOT, "compiler": clangxx.resolve().parent.parent}
+    return [
+        sys.executable,
+        *("-I", str(Path(cached_compile.__file__))),
+        *("--cache", str(cache_root() / "emulator")),
+        *("--identity", hashlib.sha256(identity.encode()).hexdigest()),
+        *(f"--root={name}={path}" for name, path in roots.items()),
+        "--",
+    ]
+
+
 def build_emulator(
     *, clangxx: Path, llvm_objdump: Path, kernel_dirs: Sequence[Path], build_dir: Path, install_dir: Path
 ) -> Path:
-    """Configure, compile and install the emulator; what is up to date is not compiled again.
+    """Configure, compile and install the emulator; what is up to date or in the compile cache is not compiled again.
 
     Args:
         clangxx: clang++ >= 20 with the amdgcn target (it also assembles the test kernels).
@@ -40,6 +59,7 @@ def build_emulator(
     cmake, ninja = find_program("cmake"), find_program("ninja")
     definitions = {
         "CMAKE_CXX_COMPILER": clangxx,
+        "CMAKE_CXX_COMPILER_LAUNCHER": ";".join(compile_launcher(clangxx)),
         "CMAKE_MAKE_PROGRAM": ninja,
         "CMAKE_BUILD_TYPE": "Release",
         "CMAKE_INSTALL_PREFIX": install_dir,
