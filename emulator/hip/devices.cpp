@@ -59,7 +59,6 @@ void version_of(const Device& device, int& major, int& minor) {
 constexpr int kMaxThreadsPerBlock = 1024;
 constexpr int kRegistersPerBlock = 65536;
 constexpr int kThreadsPerProcessor = 2048;
-constexpr std::size_t kMemoryBytes = std::size_t(16) << 30;
 
 }  // namespace
 
@@ -72,7 +71,7 @@ DeviceProperties properties_of(const Device& device) {
   DeviceProperties p{};
   std::snprintf(p.name, sizeof p.name, "%s (emulated)", device.product);
   std::snprintf(p.gcn_arch_name, sizeof p.gcn_arch_name, "%s", device.gfx);
-  p.total_global_mem = kMemoryBytes;
+  p.total_global_mem = device.memory_bytes;
   p.shared_mem_per_block = p.shared_mem_per_multiprocessor = device.lds_bytes;
   p.regs_per_block = kRegistersPerBlock;
   p.warp_size = device.wave_size;

@@ -1,5 +1,6 @@
 // The emulated devices: which GPUs FLASH_ATTN_ROCM_EMULATE asks for, with their facts from archs/*.toml.
 #pragma once
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -16,6 +17,7 @@ struct Device {
   std::uint32_t lds_bytes;
   int multiprocessors;
   int l2_bytes;
+  std::size_t memory_bytes;
 };
 
 struct DeviceList {

@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from flash_attn_rocm.archs import load_archs
+from tests.conftest import ROOT
 from tests.isa.conftest import DEVICES
 from tests.isa.hip_runtime import INVALID_HANDLE, INVALID_VALUE, Hip, HipError, Pointer
 
@@ -38,7 +40,7 @@ for i in range(max(count.value, 0)):
     at = lambda offset, kind: kind.from_buffer_copy(block, offset).value
     out["devices"].append({"arch": block.raw[1160:1416].split(b"\\0")[0].decode(), "warp": at(308, ctypes.c_int),
         "units": at(388, ctypes.c_int), "major": at(360, ctypes.c_int), "minor": at(364, ctypes.c_int),
-        "lds": at(296, ctypes.c_size_t)})
+        "lds": at(296, ctypes.c_size_t), "l2": at(616, ctypes.c_int), "memory": at(288, ctypes.c_size_t)})
 out["fault"] = hip.flash_attn_rocm_emulator_last_fault().decode()
 print(json.dumps(out))
 """
@@ -57,7 +59,28 @@ def ask_devices(emulator: Path, emulate: str | None) -> dict[str, Any]:
 def test_one_device_by_default(emulator: Path) -> None:
     """Offsets of hipDeviceProp_t in HIP 6; 32 multiprocessors is what owners of a RX 9070 XT see (64 compute units)."""
     answer = ask_devices(emulator, None)
-    assert answer["devices"] == [{"arch": "gfx1201", "warp": 32, "units": 32, "major": 12, "minor": 0, "lds": 65536}]
+    facts = {"warp": 32, "units": 32, "major": 12, "minor": 0, "lds": 65536, "l2": 8 << 20, "memory": 16 << 30}
+    assert answer["devices"] == [{"arch": "gfx1201", **facts}]
+
+
+def test_properties_come_from_the_tables(emulator: Path) -> None:
+    """Every GPU whose family has handlers; the driver asks HIP for nothing else."""
+    families = {path.stem for path in (ROOT / "emulator/isa").glob("*.toml")}
+    archs = [arch for arch in load_archs().values() if arch.family in families]
+    answer = ask_devices(emulator, ",".join(arch.gfx for arch in archs))
+    assert answer["devices"] == [
+        {
+            "arch": arch.gfx,
+            "warp": arch.wave_size,
+            "units": arch.multiprocessors,
+            "major": int(arch.amdgpu_arch.split(".")[0]),
+            "minor": int(arch.amdgpu_arch.split(".")[1]),
+            "lds": arch.lds_kib << 10,
+            "l2": arch.l2_mib << 20,
+            "memory": arch.memory_gib << 30,
+        }
+        for arch in archs
+    ]
 
 
 def test_several_devices(emulator: Path) -> None:

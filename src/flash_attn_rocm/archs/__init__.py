@@ -21,6 +21,8 @@ _KEYS: dict[str, type] = {
     "vgprs": int,
     "compute_units": int,
     "multiprocessors": int,
+    "memory_gib": int,
+    "l2_mib": int,
     "llc_mib": int,
     "matrix": str,
     "bf16_rounding": int,
@@ -43,6 +45,8 @@ class Arch:
     vgprs: int
     compute_units: int
     multiprocessors: int
+    memory_gib: int
+    l2_mib: int
     llc_mib: int
     matrix: str
     bf16_rounding: int
