@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import re
+import signal
 import struct
 from pathlib import Path
 
@@ -290,6 +291,28 @@ def test_damaged_listing(
     assert caught.value.code == INVALID_IMAGE
     assert str(file) in caught.value.fault
     assert "cannot be run" in caught.value.fault
+
+
+def test_signals_do_not_cut_a_decode_short(
+    hip: Hip, code: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Python's handlers interrupt system calls: reading from the decoder and waiting for its end."""
+    monkeypatch.setenv("FLASH_ATTN_ROCM_CACHE", str(tmp_path))
+    tool = tmp_path / "llvm-objdump"
+    monkeypatch.setenv("FLASH_ATTN_ROCM_LLVM_OBJDUMP", str(tool))
+    listing = listing_file(code.parents[1] / "decoded", code.read_bytes()).read_text()
+    fake_objdump(tool, listing, "sleep 0.2; exec >&-; sleep 0.2")
+    alarms = []
+    previous = signal.signal(signal.SIGALRM, lambda *_: alarms.append(1))
+    signal.setitimer(signal.ITIMER_REAL, 0.02, 0.02)
+    try:
+        module = hip.load(padded(code.read_bytes()))
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, previous)
+    hip.function(module, "load_at")
+    assert alarms
+    assert listing_file(tmp_path / "decoded", padded(code.read_bytes())).read_text() == listing
 
 
 @pytest.mark.parametrize("ending", ["exit 3", "kill -9 $$"])
