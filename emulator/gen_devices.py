@@ -11,7 +11,8 @@ import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 
-from gen import load_table, write_if_changed
+from gen import write_if_changed
+from gen_tables import load_table
 
 
 def render_devices(directory: Path) -> str:

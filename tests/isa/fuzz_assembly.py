@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from emulator.gen import load_table
+from emulator.gen_tables import load_table
 from tests.isa.fuzz_rows import BITS, LITERAL16, LITERAL32, OP_SEL, OP_SEL_HI, Row, load_rows
 
 ARGUMENT_BYTES = 48

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from emulator.gen import load_table
+from emulator.gen_tables import load_table
 
 ROOT = Path(__file__).resolve().parents[2]
 TABLE = ROOT / "emulator/isa/gfx12.toml"
