@@ -14,7 +14,8 @@ from pathlib import Path
 from scripts.buildlib.sources import SOURCES
 
 ROOT = Path(__file__).resolve().parents[2]
-GPUS = ("gfx1100",)
+# The head dims of each: all of them would cost a cold build a CPU minute a GPU.
+GPUS = {"gfx1100": (64, 128), "gfx90a": (64,), "gfx942": (64, 128), "gfx950": (128,)}
 PROFILE = "evidence"
 
 
