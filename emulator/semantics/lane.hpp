@@ -93,6 +93,27 @@ inline void permlane16(Wave* wave, const Op* op) {
   const u64 selectors = (u64(wave->s[op->r[3]]) << 32) | wave->s[op->r[2]];
   const U32 data = wave->v[op->r[1]];
   U32 result;
+  if (wave->exec() == LaneMask(~LaneMask(0))) {
+    const __m256i shifts = _mm256_setr_epi32(0, 4, 8, 12, 16, 20, 24, 28);
+    __m256i sources[2];  // for lanes 0-7 and 8-15 of a row
+    for (int part = 0; part < 2; ++part)
+      sources[part] = _mm256_srlv_epi32(_mm256_set1_epi32(s32(wave->s[op->r[2 + part]])), shifts);
+    for (u32 row = 0; row < u32(kLanes); row += 16) {
+      const char* const from = reinterpret_cast<const char*>(&data) + 4 * (row ^ kRow);
+      __m256i low, high;
+      std::memcpy(&low, from, 32);
+      std::memcpy(&high, from + 32, 32);
+      for (u32 part = 0; part < 2; ++part) {
+        // Bit 3 of a source, moved to the sign, says which half of the row.
+        const __m256 picked = _mm256_blendv_ps(_mm256_castsi256_ps(_mm256_permutevar8x32_epi32(low, sources[part])),
+                                               _mm256_castsi256_ps(_mm256_permutevar8x32_epi32(high, sources[part])),
+                                               _mm256_castsi256_ps(_mm256_slli_epi32(sources[part], 28)));
+        std::memcpy(reinterpret_cast<char*>(&result) + 4 * row + 32 * part, &picked, 32);
+      }
+    }
+    wave->v[op->r[0]] = result;
+    return;
+  }
   for (u32 lane = 0; lane < u32(kLanes); ++lane) {
     const u32 source = ((lane & ~15u) ^ kRow) | u32((selectors >> (4 * (lane & 15))) & 15);
     const bool valid = (F.op_sel & 1) != 0 || ((wave->exec() >> source) & 1) != 0;

@@ -174,6 +174,22 @@ LANES U32 perm_b32(U32 a, U32 b, u32 selector) {
 }
 LANES U32 perm_b32(U32 a, U32 b, U32 selectors) {
   U32 result;
+  if (collect_mask((selectors & U32(0xF8F8F8F8)) != U32(0)) == 0) {  // bytes of the operands only
+    const __m256i places = _mm256_setr_epi8(0, 0, 0, 0, 4, 4, 4, 4, 8, 8, 8, 8, 12, 12, 12, 12,  //
+                                            0, 0, 0, 0, 4, 4, 4, 4, 8, 8, 8, 8, 12, 12, 12, 12);
+    for (int part = 0; part < kLanes / 8; ++part) {
+      __m256i high, low, chosen;
+      std::memcpy(&high, reinterpret_cast<const char*>(&a) + 32 * part, 32);
+      std::memcpy(&low, reinterpret_cast<const char*>(&b) + 32 * part, 32);
+      std::memcpy(&chosen, reinterpret_cast<const char*>(&selectors) + 32 * part, 32);
+      const __m256i byte = _mm256_add_epi8(_mm256_and_si256(chosen, _mm256_set1_epi8(3)), places);
+      // Bit 2 of a selector, moved to bit 7 of its byte, says which operand.
+      const __m256i picked = _mm256_blendv_epi8(_mm256_shuffle_epi8(low, byte), _mm256_shuffle_epi8(high, byte),
+                                                _mm256_slli_epi16(chosen, 5));
+      std::memcpy(reinterpret_cast<char*>(&result) + 32 * part, &picked, 32);
+    }
+    return result;
+  }
   for (int lane = 0; lane < kLanes; ++lane) {
     const u64 data = (u64(a[lane]) << 32) | b[lane];
     u32 out = 0;

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.isa.conftest import RDNA
 from tests.isa.hip_runtime import Hip, pointers
 from tests.isa.lane_tests import run_lanes
 
@@ -37,6 +38,12 @@ EXPECTED = {
 @pytest.mark.parametrize("name", EXPECTED)
 def test_lane_move(hip: Hip, code: Path, name: str) -> None:
     np.testing.assert_array_equal(run_lanes(hip, code, name, [DATA], 32), EXPECTED[name])
+
+
+@pytest.mark.parametrize("rdna", [gpu for gpu in RDNA if not gpu.startswith("gfx12")], indirect=True)
+def test_hints_change_nothing(hip: Hip, code: Path) -> None:
+    """Scheduling, waits and cache control of gfx11, and the message that gives registers back."""
+    np.testing.assert_array_equal(run_lanes(hip, code, "hints", [DATA], 32), ~DATA)
 
 
 @pytest.mark.parametrize(("fetch", "bound"), [(0, 0), (0, 1), (1, 0), (1, 1)])

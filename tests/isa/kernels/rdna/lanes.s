@@ -88,6 +88,35 @@ BEGIN_LANES getreg
   v_mov_b32 v16, s6
 END_LANES getreg
 
+.ifndef HAS_GFX12
+// gfx11's hints, waits and cache control, which change no values.
+BEGIN_LANES hints
+  s_clause 0x1
+  s_delay_alu instid0(VALU_DEP_1) | instskip(NEXT) | instid1(SALU_CYCLE_1)
+  s_waitcnt_depctr 0xfffe
+  s_waitcnt vmcnt(1) expcnt(0) lgkmcnt(2)
+  s_waitcnt_vmcnt null, 0x0
+  s_waitcnt_lgkmcnt null, 0x0
+  s_waitcnt_expcnt null, 0x0
+  s_waitcnt_vscnt null, 0x0
+  s_wait_idle
+  buffer_gl0_inv
+  buffer_gl1_inv
+  s_icache_inv
+  s_dcache_inv
+  s_set_inst_prefetch_distance 0x1
+  s_setprio 1
+  s_sleep 1
+  s_nop 2
+  v_nop
+  v_xor_b32 v16, -1, v4
+  s_mov_b32 exec_lo, -1
+  STORE_RESULT 32
+  s_waitcnt_vscnt null, 0x0
+  s_sendmsg sendmsg(MSG_DEALLOC_VGPRS)
+END_KERNEL hints
+.endif
+
 // Work-item ids of a 3-d block and the workgroup's ids: 4 dwords per work-item of the whole grid.
 KERNEL ids
   WORKGROUP_IDS
