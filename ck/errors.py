@@ -60,14 +60,16 @@ class CkSourceError(CkError):
 
 
 class HashMismatchError(CkSourceError):
-    """A downloaded file is not the pinned one."""
+    """A downloaded file is not the pinned one; `first_step` is what to do before it is fetched again."""
 
-    def __init__(self, name: str, expected: str, got: str, size: int) -> None:
+    def __init__(self, name: str, expected: str, got: str, size: int, first_step: str = "") -> None:
         self.expected = expected
         self.got = got
+        again = "run `./pixiw run fetch-ck` again."
         super().__init__(
             f"{name} is not the pinned file: sha256 expected {expected}, got {got} ({size} bytes)",
-            "The download was altered or cut short; it was not used. Run `./pixiw run fetch-ck` again.",
+            "It was altered or cut short; it was not used. "
+            + (f"{first_step} and {again}" if first_step else again.capitalize()),
         )
 
 

@@ -6,39 +6,17 @@ import hashlib
 import os
 import shutil
 import subprocess
-import sys
 import tempfile
-import tomllib
 import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from ck.errors import CkSourceError, HashMismatchError, RequestError, check_keys
+from ck.errors import CkSourceError, RequestError
+from ck.golden import golden_directory, unpack_golden
+from ck.wheel import Pin, check_wheel, download_wheel, load_pin
 
-PIN_TOML = Path(__file__).parent / "pin.toml"
 ROOT = Path(__file__).parents[1]
-
-
-@dataclass(frozen=True)
-class Pin:
-    """ck/pin.toml: the wheel that is built, the submodule's commit, and the upstream files both must have."""
-
-    name: str
-    version: str
-    file: str
-    sha256: str
-    ck_path: str
-    unpack: tuple[str, ...]
-    submodule_path: str
-    submodule_commit: str
-    relies_on: tuple[str, ...]
-
-    @property
-    def label(self) -> str:
-        """How kernels.json names the wheel's tree."""
-        return f"{self.name} {self.version}"
 
 
 @dataclass(frozen=True)
@@ -57,41 +35,6 @@ class CkSource:
     def include(self) -> Path:
         """The directory that holds ck_tile/."""
         return self.root / "include"
-
-
-def load_pin(path: Path = PIN_TOML) -> Pin:
-    """Read ck/pin.toml.
-
-    Raises:
-        TableError: a key is unknown, missing or of the wrong type.
-    """
-    document = tomllib.loads(path.read_text(encoding="utf-8"))
-    top: dict[str, Any] = check_keys(document, {"wheel": dict, "submodule": dict, "relies_on": dict}, path, "top level")
-    texts = dict.fromkeys(("name", "version", "file", "sha256", "ck_path", "reason"), str)
-    wheel: dict[str, Any] = check_keys(top["wheel"], {**texts, "unpack": list}, path, "[wheel]")
-    submodule: dict[str, Any] = check_keys(
-        top["submodule"], dict.fromkeys(("path", "commit", "reason"), str), path, "[submodule]"
-    )
-    relies_on: dict[str, Any] = check_keys(top["relies_on"], {"files": list}, path, "[relies_on]")
-    return Pin(
-        name=wheel["name"],
-        version=wheel["version"],
-        file=wheel["file"],
-        sha256=wheel["sha256"],
-        ck_path=wheel["ck_path"],
-        unpack=tuple(wheel["unpack"]),
-        submodule_path=submodule["path"],
-        submodule_commit=submodule["commit"],
-        relies_on=tuple(relies_on["files"]),
-    )
-
-
-def check_wheel(wheel: Path, pin: Pin) -> None:
-    """Raise HashMismatchError unless the file is the pinned one, to the last byte."""
-    with wheel.open("rb") as file:
-        got = hashlib.file_digest(file, "sha256").hexdigest()
-    if got != pin.sha256:
-        raise HashMismatchError(wheel.name, pin.sha256, got, wheel.stat().st_size)
 
 
 def unpack_wheel(wheel: Path, pin: Pin, destination: Path) -> None:
@@ -115,34 +58,16 @@ def unpack_wheel(wheel: Path, pin: Pin, destination: Path) -> None:
             shutil.move(tree, destination)
 
 
-def download_wheel(pin: Pin, directory: Path) -> Path:
-    """Download the pinned wheel with pip, which checks the hash itself as well.
-
-    Raises:
-        CkSourceError: pip cannot get it, or refuses it.
-    """
-    requirements = directory / "requirements.txt"
-    requirements.write_text(f"{pin.name}=={pin.version} --hash=sha256:{pin.sha256}\n", encoding="utf-8")
-    command = [
-        sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps",
-        "--require-hashes", "--only-binary=:all:", "--dest", str(directory), "--requirement", str(requirements),
-    ]  # fmt: skip
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise CkSourceError(
-            f"pip could not download {pin.file}:\n{done.stderr.strip()}\n",
-            "Check the network or the index pip uses, or set CK_ROOT to a Composable Kernel tree.",
-        )
-    return directory / pin.file
-
-
 def fetch_wheel_tree(cache: Path, pin: Pin) -> Path:
-    """The unpacked tree of the pinned wheel in the cache; downloaded at the first call."""
-    tree = cache / "ck" / f"{pin.name}-{pin.version}-{pin.sha256[:12]}"
+    """The unpacked tree of the pinned wheel in the cache; downloaded at the first call, golden kernels with it."""
+    tree = cache / "ck" / pin.directory_name
     if not tree.exists():
         cache.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix="ck-", dir=cache) as scratch:
-            unpack_wheel(download_wheel(pin, Path(scratch)), pin, tree)
+            wheel = download_wheel(pin, Path(scratch))
+            unpack_wheel(wheel, pin, tree)
+            if not (golden := golden_directory(cache, pin)).exists():
+                unpack_golden(wheel, pin, golden)
     return tree
 
 

@@ -34,7 +34,13 @@ def compile_launcher(clangxx: Path) -> list[str]:
 
 
 def build_emulator(
-    *, clangxx: Path, llvm_objdump: Path, kernel_dirs: Sequence[Path], build_dir: Path, install_dir: Path
+    *,
+    clangxx: Path,
+    llvm_objdump: Path,
+    kernel_dirs: Sequence[Path],
+    golden_dirs: Sequence[Path] = (),
+    build_dir: Path,
+    install_dir: Path,
 ) -> Path:
     """Configure, compile and install the emulator; what is up to date or in the compile cache is not compiled again.
 
@@ -43,6 +49,7 @@ def build_emulator(
         llvm_objdump: llvm-objdump >= 20.
         kernel_dirs: directories of code objects, or of <gfx>/ directories of them. The instruction shapes of these
             kernels get handlers, and their decoded listings are installed.
+        golden_dirs: the same, but of kernels that only tests run: they get handlers, nothing of them is installed.
         build_dir: CMake's build directory.
         install_dir: the emulator directory: libamdhip64.so, decoded/, isa/ (test kernels).
 
@@ -53,7 +60,11 @@ def build_emulator(
         BuildError: a path or a build program does not exist.
         CommandError: CMake, the generator (an instruction without a row in emulator/isa) or the compiler failed.
     """
-    for what, path in (("clang++", clangxx), ("llvm-objdump", llvm_objdump), *(("kernels", d) for d in kernel_dirs)):
+    for what, path in (
+        ("clang++", clangxx),
+        ("llvm-objdump", llvm_objdump),
+        *(("kernels", d) for d in (*kernel_dirs, *golden_dirs)),
+    ):
         if not path.exists():
             raise BuildError(f"building the emulator: {what} {path} does not exist")
     cmake, ninja = find_program("cmake"), find_program("ninja")
@@ -64,6 +75,7 @@ def build_emulator(
         "CMAKE_BUILD_TYPE": "Release",
         "CMAKE_INSTALL_PREFIX": install_dir,
         "KERNEL_DIRS": ";".join(str(path.resolve()) for path in kernel_dirs),
+        "GOLDEN_DIRS": ";".join(str(path.resolve()) for path in golden_dirs),
         "LLVM_OBJDUMP": llvm_objdump,
         "Python3_EXECUTABLE": sys.executable,
     }

@@ -15,7 +15,9 @@ from rich.markup import escape
 from rich.table import Table
 
 from ck.errors import CkError
-from ck.source import CkSource, choose_source, hash_tree, load_pin
+from ck.golden import fetch_golden
+from ck.source import CkSource, choose_source, hash_tree
+from ck.wheel import load_pin
 from flash_attn_rocm.archs import Arch, load_archs
 from scripts.buildlib import channel as local_channel
 from scripts.buildlib import packages as conda_packages
@@ -92,9 +94,11 @@ def find_tools(work: Pipeline) -> None:
 
 
 def fetch_ck(work: Pipeline) -> None:
-    """Stage: Composable Kernel's source."""
+    """Stage: Composable Kernel's source, and the golden kernels that the emulated GPU is tested with."""
     with work.stage("ck") as report:
         work.ck = choose_source(work.cache)
+        if work.ck.pinned:  # a tree given by hand may have been given because there is no network
+            fetch_golden(work.cache)
         report(f"{work.ck.label} ({work.ck.why})")
 
 

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from ck.errors import CkSourceError, HashMismatchError, RequestError, TableError
-from ck.source import PIN_TOML, Pin, check_wheel, choose_source, download_wheel, hash_tree, load_pin, unpack_wheel
+from ck.source import choose_source, hash_tree, unpack_wheel
+from ck.wheel import PIN_TOML, Pin, check_wheel, download_wheel, load_pin
 
 ROOT = Path(__file__).parents[2]
 CORE = "include/ck_tile/core.hpp"
