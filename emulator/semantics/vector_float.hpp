@@ -95,6 +95,25 @@ template <class V>
 LANES V rndne(V a) {
   return __builtin_elementwise_roundeven(a);
 }
+// V_FREXP_MANT_F32, V_FREXP_EXP_I32_F32: S0 = mantissa in [0.5, 1) * 2 ** exponent; infinities and NaNs pass with
+// exponent 0.
+LANES F32 frexp_mant(F32 a) {
+  return per_lane<F32>(
+      [](float x) {
+        int exponent = 0;
+        return std::isfinite(x) ? std::frexp(x, &exponent) : x;
+      },
+      a);
+}
+LANES S32 frexp_exp(F32 a) {
+  return per_lane<S32>(
+      [](float x) {
+        int exponent = 0;
+        if (std::isfinite(x)) std::frexp(x, &exponent);
+        return exponent;
+      },
+      a);
+}
 LANES F32 fract(F32 a) {
   const F32 below_one = bits<F32>(U32(0x3F7FFFFF));
   const F32 part = a - floor(a);

@@ -101,6 +101,8 @@ LANES U32 ffbh_u32(U32 a) {
 LANES U32 ffbl_b32(U32 a) {
   return per_lane<U32>([](u32 x) { return x == 0 ? ~u32(0) : u32(std::countr_zero(x)); }, a);
 }
+// V_FFBH_I32, V_CLS_I32: how many of the highest bits are as the sign; -1 where all are.
+LANES U32 cls_i32(U32 a) { return ffbh_u32(a ^ bits<U32>(bits<S32>(a) >> S32(31))); }
 // V_LSHLREV_B64, V_LSHRREV_B64, V_ASHRREV_I64: shift S1 by S0[5:0].
 LANES U64 lshlrev_b64(U32 a, U64 b) { return b << convert<U64>(a & U32(63)); }
 LANES U64 lshrrev_b64(U32 a, U64 b) { return b >> convert<U64>(a & U32(63)); }
