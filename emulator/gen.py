@@ -156,7 +156,10 @@ def render_waits(waits: Mapping[str, Any]) -> str:
         row = waits["events"][event]
         counter = counters.setdefault(row["counter"], len(counters))
         queue = queues.setdefault(row["queue"], len(queues)) if "queue" in row else -1
-        events.append(f"{{{counter}, {queue}}}")
+        widths = [
+            sum(width for _, width in fields.get(row["counter"], [])) for fields in waits["instructions"].values()
+        ]
+        events.append(f"{{{counter}, {queue}, {(1 << max(widths)) - 1}}}")
     instructions = []
     for name, fields in waits["instructions"].items():
         parts = [

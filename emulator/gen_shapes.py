@@ -25,7 +25,7 @@ CONSTANT_CODES = {
 }
 CONSTANT_CODES |= {"k16": "k", "k16u": "K", "f16": "h", "b16": "h", "dst": "D", "none": "-"}
 CONSTANT_CODES |= {"hwreg": "R", "bf16": "b", "smem_offset": "o", "label": "L"}
-CONSTANT_CODES |= {"f16x2": "H", "b16x2": "H", "f32x2": "P"}
+CONSTANT_CODES |= {"f16x2": "H", "b16x2": "H", "f32x2": "P", "u32x2": "P"}
 
 
 class ShapeError(Exception):
@@ -40,6 +40,7 @@ class Operand:
     half: str
     neg: bool
     absolute: bool
+    sign_extended: bool = False
 
 
 @dataclass(frozen=True)
@@ -67,8 +68,9 @@ class Code:
 def parse_operand(text: str) -> Operand:
     neg, text = text.startswith("-"), text.removeprefix("-")
     absolute, text = text.startswith("|"), text.removeprefix("|")
+    sign_extended, text = text.startswith("sext:"), text.removeprefix("sext:")
     kind, dot, half = text.partition(".")
-    return Operand(kind, half if dot else "", neg, absolute)
+    return Operand(kind, half if dot else "", neg, absolute, sign_extended)
 
 
 def parse_shape(line: str) -> Shape:

@@ -41,12 +41,14 @@ def apply_modifiers(value: str, operand: Operand, type_name: str) -> str:
     return f"negate({value})" if operand.neg else value
 
 
-def sdwa_source(shape: Shape, number: int, slot: str, vgpr: bool) -> str:
+def sdwa_source(shape: Shape, number: int, operand: Operand, slot: str) -> str:
     """C++ expression of the part of a register that SDWA makes source `number`, or nothing where it is all of it."""
     part = shape.modifiers.get(f"src{number}_sel", "DWORD")
     if part == "DWORD":
         return ""
-    return f"sdwa_part<Part::{SDWA_PARTS[part]}>({f'w->v[{slot}]' if vgpr else f'U32(w->s[{slot}])'})"
+    vgpr = operand.kind == "v"
+    sign = str(operand.sign_extended).lower()
+    return f"sdwa_part<Part::{SDWA_PARTS[part]}, {sign}>({f'w->v[{slot}]' if vgpr else f'U32(w->s[{slot}])'})"
 
 
 def with_halves(shape: Shape, typed: Sequence[tuple[str, Operand]]) -> list[tuple[str, Operand]]:
@@ -79,7 +81,7 @@ def vector_source(
         raise ShapeError(f"operand {index} is {operand.kind!r}, expected a register or a constant")
     if type_name == "mask":
         return f"mask_in(w, {slot})"
-    if fetched := sdwa_source(shape, number, slot, vgpr):
+    if fetched := sdwa_source(shape, number, operand, slot):
         if type_name in ("f16", "b16"):
             return apply_modifiers(
                 f"widen_f16({fetched})" if type_name == "f16" else f"({fetched} & U32(0xFFFF))", operand, type_name
@@ -91,6 +93,8 @@ def vector_source(
         high = "true" if operand.half == "h" else "false"
         raw = f"{source}half_in(w, {slot}, {high})" if vgpr else f"U32(w->s[{slot}] & 0xFFFF)"
         return apply_modifiers(f"widen_f16({raw})" if type_name == "f16" else raw, operand, type_name)
+    if operand.sign_extended:
+        raise ShapeError(f"operand {index} is sign extended, but not a part of a register")
     if operand.half:
         raise ShapeError(f"operand {index} names a half, but its type is {type_name}")
     if as_scalar and not vgpr:
@@ -180,7 +184,10 @@ def packed_code(shape: Shape, row: Mapping[str, Any]) -> Code:
     handled = {"op_sel", "op_sel_hi", "neg_lo", "neg_hi"}
     results = []
     for high in (False, True):
-        values = [packed_source(shape, i, name, high) for i, name in enumerate(types)]
+        if row["packed"] == "sources":
+            values = [packed_source(shape, int(high), types[high], False)]
+        else:
+            values = [packed_source(shape, i, name, high) for i, name in enumerate(types)]
         results.append(result_modifiers(f"sem::{row['fn']}({', '.join(values)})", shape, dst, handled))
     body = [f"const auto {name} = {value};" for name, value in zip(("low", "high"), results, strict=True)]
     if dst in HALVES:

@@ -139,6 +139,10 @@ Operand parse_operand(std::string_view text) {
     operand.neg = true;
     s.remove_prefix(1);
   }
+  if (s.starts_with("sext(") && s.ends_with(")")) {
+    operand.sign_extended = true;
+    s = s.substr(5, s.size() - 6);
+  }
   if (s.size() > 2 && s.front() == '|' && s.back() == '|') {
     operand.abs = true;
     s = s.substr(1, s.size() - 2);
@@ -268,6 +272,7 @@ std::string shape_key(const Instruction& instruction) {
     separator = ',';
     if (operand.neg) key += '-';
     if (operand.abs) key += '|';
+    if (operand.sign_extended) key += "sext:";
     switch (operand.kind) {
       case Operand::Kind::kVgpr:
         key += 'v';

@@ -14,6 +14,7 @@ struct Operand {
   std::uint16_t width = 1;  // registers covered
   char half = 0;            // 'l' or 'h' for a 16-bit half of a VGPR
   bool neg = false, abs = false;
+  bool sign_extended = false;  // an SDWA part with sext()
   std::int64_t integer = 0;  // kInteger, kHex
   double real = 0;           // kFloat
   std::string text;          // kText, e.g. sendmsg(...)

@@ -69,6 +69,10 @@ std::optional<OutstandingLoads::Load> OutstandingLoads::apply(const WaitStep& st
   if (in_order)
     for (Load& load : loads_)
       if (rule(load.event).queue == rule(step.counts).queue && load.age < 255) ++load.age;
+  if (in_order)  // issue has waited for the oldest ones
+    std::erase_if(loads_, [&](const Load& load) {
+      return rule(load.event).queue == rule(step.counts).queue && load.age >= rule(step.counts).limit;
+    });
   std::erase_if(loads_, [&step](const Load& load) { return step.destination.holds(load.number); });
   for (u16 i = 0; i < step.destination.count; ++i)
     loads_.push_back({u16(step.destination.first + i), 0, step.counts, index});

@@ -14,6 +14,7 @@ enum class Event : u8 { kVmemLoad, kVmemStore, kLds, kSmem, kNone };
 struct EventRule {
   u8 counter;
   int queue;  // within a queue results come in the order of issue; -1: in any order
+  u32 limit;  // the counter's largest value: while it is reached nothing more is issued
 };
 
 // A counter's value in the immediate of a wait instruction; without parts it is 0.

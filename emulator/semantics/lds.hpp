@@ -186,22 +186,18 @@ inline bool buffer_load_lds(Wave* wave, const Op* op) {
     const int lane = std::countr_zero(rest);
     const u64 index = F.idxen ? first[lane] : 0;
     const u64 offset = scalar_offset + (F.offen ? second[lane] : 0);
-    u8* const slot = lds.template at<Bytes>(target + u64(lane) * Bytes, lane);
-    if (slot == nullptr) return false;
-    if (!in_buffer(resource, index, offset, Bytes)) [[unlikely]] {
-      std::memset(slot, 0, Bytes);
-      for (int part = 0; part < Bytes; part += 4) {
-        if (!in_buffer(resource, index, offset + u64(part), 4)) continue;
-        const u8* memory = pointer_to<Access::kLoad>(wave, op, resource.base + index * resource.stride + offset + u64(part), 4, lane);
-        if (memory == nullptr) return false;
-        std::memcpy(slot + part, memory, 4);
-      }
-      continue;
+    const u64 address = resource.base + index * resource.stride + offset;
+    u8 value[Bytes] = {};
+    for (int part = 0; part < Bytes; part += 4) {
+      if (!in_buffer(resource, index, offset + u64(part), 4)) continue;
+      const u8* memory = pointer_to<Access::kLoad>(wave, op, address + u64(part), 4, lane);
+      if (memory == nullptr) return false;
+      std::memcpy(value + part, memory, 4);
     }
-    const u8* memory =
-        pointer_to<Access::kLoad>(wave, op, resource.base + index * resource.stride + offset, Bytes, lane);
-    if (memory == nullptr) return false;
-    std::memcpy(slot, memory, Bytes);
+    const auto store = [&](u8* data) { std::memcpy(data, value, Bytes); };
+    u8* const slot = lds.template at<Bytes>(target + u64(lane) * Bytes, lane, store);
+    if (slot == nullptr) return false;
+    store(slot);
   }
   return true;
 }

@@ -14,9 +14,11 @@ constexpr u32 part_shift(Part part) {
 }
 constexpr u32 part_bits(Part part) { return part >= Part::kByte0 ? 8 : part == Part::kDword ? 32 : 16; }
 
-template <Part kPart>
+template <Part kPart, bool kSigned>
 [[gnu::always_inline]] inline U32 sdwa_part(U32 word) {
   constexpr u32 kUnused = 32 - part_bits(kPart);
+  if constexpr (kSigned)
+    return bits<U32>(bits<S32>(word << U32(kUnused - part_shift(kPart))) >> S32(s32(kUnused)));
   return (word >> U32(part_shift(kPart))) & U32(~u32(0) >> kUnused);
 }
 template <Part kPart, Rest kRest>

@@ -193,6 +193,12 @@ LANES S32 cmp_class(F32 a, U32 mask) {
       a, mask);
 }
 
+// V_MAC_F32 (S0 * S1 + D), V_MADMK_F32 (S0 * K + S1): two roundings, denormals flushed whatever the mode (CDNA2 ISA
+// guide).
+LANES F32 mad(F32 a, F32 b, F32 c) {
+  return flush_denormal(flush_denormal(flush_denormal(a) * flush_denormal(b)) + flush_denormal(c));
+}
+
 // V_LDEXP_F32, V_LDEXP_F64: S0 * 2 ** S1, one rounding.
 LANES F32 ldexp(F32 a, S32 e) {
   const S32 limited = sem::min_i32(sem::max_i32(e, S32(-400)), S32(400));

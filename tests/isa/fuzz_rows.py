@@ -10,7 +10,7 @@ from typing import Any
 from emulator.gen_tables import load_table
 
 BITS = {"u32": 32, "s32": 32, "f32": 32, "u64": 64, "s64": 64, "f64": 64, "f16": 16, "f16hi": 16, "b16": 16}
-BITS |= {"mask": 1, "k16": 16, "k16u": 16, "f16z": 16, "b16z": 16, "f32x2": 64, "f16x2": 32, "b16x2": 32}
+BITS |= {"u32x2": 64, "mask": 1, "k16": 16, "k16u": 16, "f16z": 16, "b16z": 16, "f32x2": 64, "f16x2": 32, "b16x2": 32}
 BITS |= {"b32": 32, "b64": 64, "": 0}
 ACCUMULATOR_MOVES = ("v_accvgpr_",)  # their operands are other registers, and the pseudo-code has no text for them
 LITERAL32, LITERAL16 = 0x40490FDB, 0x8765
