@@ -62,11 +62,13 @@ def _install_python_package(source: Path, name: str) -> None:
 
 
 def _emulator(prefix: Path) -> None:
+    from ck.golden import find_golden
     from scripts.buildlib.cache_root import cache_root
     from scripts.buildlib.emulator import build_emulator
     from scripts.buildlib.evidence import find_evidence
 
     evidence = find_evidence(cache_root())
+    golden = find_golden(cache_root())  # `./pixiw run build` has fetched them; without them all other kernels run
     build_emulator(
         clangxx=find_program("clang++", _IN_RECIPE),
         llvm_objdump=find_program("llvm-objdump", _IN_RECIPE),
@@ -74,6 +76,7 @@ def _emulator(prefix: Path) -> None:
             *sorted((prefix / "share" / "flash_attn_rocm").glob("*/")),
             *([evidence] if evidence is not None else []),
         ],
+        golden_dirs=[golden] if golden else [],
         build_dir=ROOT / "build" / "emulator",
         install_dir=prefix / "lib" / "flash_attn_rocm" / "emulator",
     )
