@@ -103,6 +103,8 @@ class Problem:
     dim: int = 128
     dim_v: int = 128
     mask: Mask = Mask()
+    q_factor: float = 1.0  # large: one key wins, so that a row of o is one of v; 0: all scores are equal
+    integer_v: bool = False
 
     @property
     def scale(self) -> float:
@@ -119,7 +121,11 @@ class Problem:
             "v": (rows_k, self.heads_k, self.dim_v),
             "do": (rows_q, self.heads, self.dim_v),
         }
-        return {name: self.format.encode(draws.standard_normal(shape)) for name, shape in shapes.items()}
+        numbers = {name: draws.standard_normal(shape) for name, shape in shapes.items()}
+        numbers["q"] *= self.q_factor
+        if self.integer_v:
+            numbers["v"] = np.round(numbers["v"] * 4)
+        return {name: self.format.encode(data) for name, data in numbers.items()}
 
     def head(self, name: str, sequence: int, head: int) -> np.ndarray:
         """One head of one sequence of an input, as fp64 [rows, dim]."""

@@ -11,6 +11,7 @@ import random
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +38,7 @@ UNTOUCHED = (
 )
 INLINE_FLOATS = ("0.5", "-0.5", "1.0", "-1.0", "2.0", "-2.0", "4.0", "-4.0")
 OPERAND = re.compile(
-    r"(?P<register>\b[vs]\d+\b)|(?P<range>\b[vs]\[\d+:\d+\])|(?P<hex>\b0x[0-9a-f]+\b)|(?P<float>-?\b\d+\.\d+\b)"
+    r"(?P<register>\b[vsa]\d+\b)|(?P<range>\b[vsa]\[\d+:\d+\])|(?P<hex>\b0x[0-9a-f]+\b)|(?P<float>-?\b\d+\.\d+\b)"
     r"|(?P<modifier>\b(?:offset\d?|op_sel|op_sel_hi|neg_lo|neg_hi):(?:\d+|\[[01,]+\]))|(?P<negation>-(?=[vs|]))"
     r"|(?P<integer>(?<![\w.:\[])-?\d+\b(?![.:\]]))"
 )
@@ -90,7 +91,7 @@ def other_register(text: str, limits: dict[str, int], draw: random.Random) -> st
     letter, numbers = text[0], [int(number) for number in re.findall(r"\d+", text)]
     width = numbers[-1] - numbers[0] + 1
     # Scalar pairs and quads are aligned.
-    step = 1 if letter == "v" or width == 1 else 2 if width == 2 else 4
+    step = 1 if letter != "s" or width == 1 else 2 if width == 2 else 4
     choices = [n for n in range(0, limits[letter] - width + 1, step) if n != numbers[0]]
     near = [n for n in choices if abs(n - numbers[0]) <= 4 * step]
     first = draw.choice(near if near and draw.random() < 0.5 else choices)
@@ -165,31 +166,36 @@ def as_tensor(raw: np.ndarray, dtype: str) -> torch.Tensor:
 
 
 class Bench:
-    """Runs mutants of one kernel on prepared problems."""
+    """Runs mutants of one kernel on prepared problems; subclasses know the kernel's arguments and its reference.
 
-    def __init__(
-        self, hip: Hip, path: Path, kernel: dict[str, Any], problems: Sequence[Problem], listing: str, cache: Path
-    ) -> None:
-        self.hip, self.kernel, self.cache = hip, kernel, cache
+    `limits`: how many registers of each file, by its letter, the kernel has.
+    """
+
+    limits: dict[str, int]
+
+    def __init__(self, hip: Hip, path: Path, name: str, listing: str, cache: Path, problems: int) -> None:
+        self.hip, self.name, self.cache, self.problems = hip, name, cache, problems
         self.image = path.read_bytes()
-        self.lines = read_kernel(listing, kernel["name"])
+        self.lines = read_kernel(listing, name)
         with path.open("rb") as file:
             self.segments = [
                 (s["p_vaddr"], s["p_filesz"], s["p_offset"])
                 for s in ELFFile(file).iter_segments()
                 if s["p_type"] == "PT_LOAD"
             ]
-        self.problems = problems
-        self.inputs: list[list[np.ndarray]] = []
-        self.buffers: list[list[Buffer]] = []
-        dim = kernel["hdim_q"]
-        for seed, problem in enumerate(problems):
-            raw = [to_bits(data, kernel["dtype"]) for data in problem.inputs(dim, seed)]
-            case = problem.case
-            lse = np.full((case.batch, case.heads, case.seqlen_q), np.nan, np.float32)
-            self.inputs.append(raw)
-            self.buffers.append([hip.buffer(data) for data in (*raw, np.full(raw[0].shape, 0x7FE1, np.uint16), lse)])
-        self.expected = [self.run(self.function(self.lines, 1 << 30), number) for number in range(len(problems))]
+
+    @cached_property
+    def expected(self) -> list[tuple[np.ndarray, np.ndarray]]:
+        """What the kernel itself gives."""
+        return [self.run(self.function(self.lines, 1 << 30), number) for number in range(self.problems)]
+
+    def run(self, handle: tuple[Pointer, Pointer], number: int) -> tuple[np.ndarray, np.ndarray]:
+        """Raw output and LSE of one problem."""
+        raise NotImplementedError
+
+    def passes(self, number: int, output: np.ndarray, lse: np.ndarray) -> bool:
+        """The comparison that `verify` makes."""
+        raise NotImplementedError
 
     def function(self, lines: Sequence[Line], number: int, changed: Line | None = None) -> tuple[Pointer, Pointer]:
         """The module and kernel of a mutant."""
@@ -202,31 +208,12 @@ class Bench:
         folder = self.cache / "decoded"
         folder.mkdir(exist_ok=True)
         file = listing_file(folder, image)
-        file.write_text(write_listing(self.kernel["name"], lines))
+        file.write_text(write_listing(self.name, lines))
         try:
             module = self.hip.load(bytes(image))
-            return module, self.hip.function(module, self.kernel["name"])
+            return module, self.hip.function(module, self.name)
         finally:
             file.unlink(missing_ok=True)
-
-    def run(self, handle: tuple[Pointer, Pointer], number: int) -> tuple[np.ndarray, np.ndarray]:
-        """Raw output and LSE of one problem."""
-        case, buffers, kernel = self.problems[number].case, self.buffers[number], self.kernel
-        for buffer in buffers[3:]:
-            self.hip.call("hipMemset", Pointer(buffer.address), 0x7F, buffer.bytes)
-        dim = kernel["hdim_q"]
-        values = argument_values(case, dim, [buffer.address for buffer in buffers], dim**-0.5)
-        grid = (case.heads, -(-case.seqlen_q // kernel["tile_m"]), case.batch)
-        self.hip.launch(handle[1], fill_arguments(kernel, values), grid, (kernel["block_threads"], 1, 1))
-        return buffers[3].read(), buffers[4].read()
-
-    def passes(self, number: int, output: np.ndarray, lse: np.ndarray) -> bool:
-        """The comparison that `verify` makes."""
-        case, dtype = self.problems[number].case, self.kernel["dtype"]
-        q, k, v = (as_tensor(raw, dtype) for raw in self.inputs[number])
-        mask = Mask(case.left, case.right)
-        scale = self.kernel["hdim_q"] ** -0.5
-        return compare(as_tensor(output, dtype), torch.from_numpy(lse), q, k, v, softmax_scale=scale, mask=mask).passed
 
     def judge(self, mutant: Mutant, number: int) -> str:
         """What becomes of a mutant: refused (cannot be loaded), same, fault, exceeded (the bound), or undetected."""
@@ -237,7 +224,7 @@ class Bench:
             return "refused"
         different = False
         try:
-            for problem in range(len(self.problems)):
+            for problem in range(self.problems):
                 output, lse = self.run(handle, problem)
                 wanted, wanted_lse = self.expected[problem]
                 if np.array_equal(output, wanted) and np.array_equal(lse.view(np.uint32), wanted_lse.view(np.uint32)):
@@ -250,3 +237,43 @@ class Bench:
         finally:
             self.hip.call("hipModuleUnload", handle[0])
         return "undetected" if different else "same"
+
+
+class CkBench(Bench):
+    """A forward kernel of CK, by its row in the manifest."""
+
+    def __init__(
+        self, hip: Hip, path: Path, kernel: dict[str, Any], problems: Sequence[Problem], listing: str, cache: Path
+    ) -> None:
+        super().__init__(hip, path, kernel["name"], listing, cache, len(problems))
+        self.kernel = kernel
+        self.limits = {"v": kernel["vgprs"], "s": kernel["sgprs"] - 2}
+        self.cases = [problem.case for problem in problems]
+        self.inputs: list[list[np.ndarray]] = []
+        self.buffers: list[list[Buffer]] = []
+        dim = kernel["hdim_q"]
+        for seed, problem in enumerate(problems):
+            raw = [to_bits(data, kernel["dtype"]) for data in problem.inputs(dim, seed)]
+            case = problem.case
+            lse = np.full((case.batch, case.heads, case.seqlen_q), np.nan, np.float32)
+            self.inputs.append(raw)
+            self.buffers.append([hip.buffer(data) for data in (*raw, np.full(raw[0].shape, 0x7FE1, np.uint16), lse)])
+
+    def run(self, handle: tuple[Pointer, Pointer], number: int) -> tuple[np.ndarray, np.ndarray]:
+        """Raw output and LSE of one problem."""
+        case, buffers, kernel = self.cases[number], self.buffers[number], self.kernel
+        for buffer in buffers[3:]:
+            self.hip.call("hipMemset", Pointer(buffer.address), 0x7F, buffer.bytes)
+        dim = kernel["hdim_q"]
+        values = argument_values(case, dim, [buffer.address for buffer in buffers], dim**-0.5)
+        grid = (case.heads, -(-case.seqlen_q // kernel["tile_m"]), case.batch)
+        self.hip.launch(handle[1], fill_arguments(kernel, values), grid, (kernel["block_threads"], 1, 1))
+        return buffers[3].read(), buffers[4].read()
+
+    def passes(self, number: int, output: np.ndarray, lse: np.ndarray) -> bool:
+        """The comparison that `verify` makes."""
+        case, dtype = self.cases[number], self.kernel["dtype"]
+        q, k, v = (as_tensor(raw, dtype) for raw in self.inputs[number])
+        mask = Mask(case.left, case.right)
+        scale = self.kernel["hdim_q"] ** -0.5
+        return compare(as_tensor(output, dtype), torch.from_numpy(lse), q, k, v, softmax_scale=scale, mask=mask).passed

@@ -7,14 +7,22 @@ import dataclasses
 import hashlib
 import random
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from ck.golden import find_golden
+from scripts.buildlib.cache_root import cache_root
+from tests.isa.aiter_kernels import FORMATS, Mask
+from tests.isa.aiter_kernels import Problem as Golden
 from tests.isa.attention import Case
+from tests.isa.conftest import DEVICES
 from tests.isa.hip_runtime import Hip
-from tests.isa.mutation import Bench, Mutant, Problem, mutate
+from tests.isa.listings import listing_file
+from tests.isa.mutation import Bench, CkBench, Mutant, Problem, mutate
+from tests.isa.mutation_aiter import AiterBench
 
 KERNELS = {"bf16-masked": ("bf16", True, "seqlen"), "fp16-plain": ("fp16", False, "none")}
 PLAIN = [
@@ -32,19 +40,17 @@ REQUIRED = 0.95
 INSTRUCTIONS_OF_A_WAVE = 400_000  # ten times what the largest problem needs: an endless loop is a fault
 
 
-def measure(
-    hip: Hip, emulator: Path, manifest: tuple[Path, dict[str, Any]], chosen: str, count: int, cache: Path, seed: int
-) -> tuple[collections.Counter[str], list[str]]:
+def measure(bench: Bench, count: int, seed: int) -> tuple[collections.Counter[str], list[str]]:
     """Outcomes of `count` mutants that could be loaded, and the undetected ones."""
-    bench = prepare(hip, emulator, manifest, chosen, cache)
+    for number, result in enumerate(bench.expected):
+        assert bench.passes(number, *result), f"the kernel itself fails problem {number}"
     draw = random.Random(seed)
-    limits = {"v": bench.kernel["vgprs"], "s": bench.kernel["sgprs"] - 2}
     outcomes: collections.Counter[str] = collections.Counter()
     undetected = []
     number = 0
     while sum(outcomes.values()) - outcomes["refused"] < count:
         number += 1
-        mutant = mutate(bench.lines, limits, draw)
+        mutant = mutate(bench.lines, bench.limits, draw)
         outcome = bench.judge(mutant, number)
         outcomes[outcome] += 1
         if outcome == "undetected":
@@ -63,10 +69,7 @@ def prepare(hip: Hip, emulator: Path, manifest: tuple[Path, dict[str, Any]], cho
     )
     path = directory / contents["code_objects"][kernel["code_object"]]["file"]
     listing = (emulator / "decoded" / f"{hashlib.sha256(path.read_bytes()).hexdigest()}.txt").read_text()
-    bench = Bench(hip, path, kernel, MASKED if masked else PLAIN, listing, cache)
-    for number, result in enumerate(bench.expected):
-        assert bench.passes(number, *result), f"the kernel itself fails problem {number}"
-    return bench
+    return CkBench(hip, path, kernel, MASKED if masked else PLAIN, listing, cache)
 
 
 def check(chosen: str, outcomes: collections.Counter[str], undetected: list[str]) -> None:
@@ -107,7 +110,7 @@ def test_judgements(hip: Hip, emulator: Path, ck_manifest: tuple[Path, dict[str,
 def test_mutations_are_detected(
     chosen: str, hip: Hip, emulator: Path, ck_manifest: tuple[Path, dict[str, Any]], cache: Path
 ) -> None:
-    check(chosen, *measure(hip, emulator, ck_manifest, chosen, 60, cache, seed=1))
+    check(chosen, *measure(prepare(hip, emulator, ck_manifest, chosen, cache), 60, seed=1))
 
 
 @pytest.mark.wide
@@ -115,4 +118,37 @@ def test_mutations_are_detected(
 def test_many_mutations_are_detected(
     chosen: str, hip: Hip, emulator: Path, ck_manifest: tuple[Path, dict[str, Any]], cache: Path
 ) -> None:
-    check(chosen, *measure(hip, emulator, ck_manifest, chosen, 500, cache, seed=2))
+    check(chosen, *measure(prepare(hip, emulator, ck_manifest, chosen, cache), 500, seed=2))
+
+
+GOLDEN = "fwd_hd128_bf16_causal_rtne"
+BF16 = FORMATS["bf16"]
+CAUSAL = Mask(right=0, bottom_right=True)
+GOLDEN_PROBLEMS = [
+    Golden(BF16, (64,), (64,), heads=1, heads_k=1, mask=CAUSAL, q_factor=40.0),
+    Golden(BF16, (100, 100), (160, 160), heads=2, heads_k=1, mask=CAUSAL, q_factor=0.0, integer_v=True),
+    Golden(BF16, (300,), (330,), heads=1, heads_k=1, mask=CAUSAL, q_factor=2.0),
+]
+
+
+@pytest.fixture
+def golden_bench(hip: Hip, cache: Path) -> Iterator[AiterBench]:
+    """A kernel of AMD's for gfx942; its listing is the one that the emulator makes when it is loaded."""
+    directory = find_golden(cache_root())
+    if directory is None:
+        pytest.fail("the golden kernels are not there; run `./pixiw run fetch-ck`, then `./pixiw run build`")
+    path = directory / "gfx942" / f"{GOLDEN}.co"
+    hip.call("hipSetDevice", DEVICES.index("gfx942"))
+    hip.load(path.read_bytes())
+    listing = listing_file(cache / "decoded", path.read_bytes()).read_text()
+    yield AiterBench(hip, path, GOLDEN_PROBLEMS, listing, cache)
+    hip.call("hipSetDevice", 0)
+
+
+def test_mutations_of_a_golden_kernel_are_detected(golden_bench: AiterBench) -> None:
+    check(GOLDEN, *measure(golden_bench, 60, seed=1))
+
+
+@pytest.mark.wide
+def test_many_mutations_of_a_golden_kernel_are_detected(golden_bench: AiterBench) -> None:
+    check(GOLDEN, *measure(golden_bench, 500, seed=2))
