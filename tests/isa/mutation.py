@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from elftools.elf.elffile import ELFFile
 
-from flash_attn_rocm.reference import Mask, compare
+from flash_attn_rocm.reference import Mask, Scoring, compare
 from tests.isa.attention import Case, argument_values, fill_arguments, to_bits
 from tests.isa.hip_runtime import Buffer, Hip, HipError, Pointer
 from tests.isa.listings import listing_file, sealed
@@ -274,6 +274,5 @@ class CkBench(Bench):
         """The comparison that `verify` makes."""
         case, dtype = self.cases[number], self.kernel["dtype"]
         q, k, v = (as_tensor(raw, dtype) for raw in self.inputs[number])
-        mask = Mask(case.left, case.right)
-        scale = self.kernel["hdim_q"] ** -0.5
-        return compare(as_tensor(output, dtype), torch.from_numpy(lse), q, k, v, softmax_scale=scale, mask=mask).passed
+        scoring = Scoring(self.kernel["hdim_q"] ** -0.5, Mask(case.left, case.right))
+        return compare(as_tensor(output, dtype), torch.from_numpy(lse), q, k, v, scoring).passed

@@ -8,11 +8,17 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from flash_attn_rocm.reference import Mask, compare
+from flash_attn_rocm.reference import Mask, Scoring, compare
 from tests.isa.aiter_forward import forward_launch
 from tests.isa.aiter_kernels import Problem, metadata, pack_arguments
 from tests.isa.hip_runtime import Hip, Pointer
 from tests.isa.mutation import Bench, as_tensor
+
+
+def without_labels(listing: str) -> str:
+    """The listing with all its code under the first symbol: what follows are labels of the one kernel."""
+    head, first, *rows = listing.splitlines()
+    return "\n".join([head, first, *(row for row in rows if not row.startswith("@"))])
 
 
 class AiterBench(Bench):
@@ -20,7 +26,7 @@ class AiterBench(Bench):
 
     def __init__(self, hip: Hip, path: Path, problems: Sequence[Problem], listing: str, cache: Path) -> None:
         self.metadata = metadata(path)
-        super().__init__(hip, path, self.metadata[".name"], listing, cache, len(problems))
+        super().__init__(hip, path, self.metadata[".name"], without_labels(listing), cache, len(problems))
         # Half of the registers are accumulation registers.
         half = self.metadata[".vgpr_count"] // 2
         self.limits = {"v": half, "a": half, "s": self.metadata[".sgpr_count"] - 2}
@@ -45,6 +51,6 @@ class AiterBench(Bench):
             tensor.view(batch, length, *tensor.shape[1:])
             for tensor, length in zip(tensors, shapes.values(), strict=True)
         )
-        mask = Mask(problem.mask.left, problem.mask.right)
+        scoring = Scoring(problem.scale, Mask(problem.mask.left, problem.mask.right))
         got = as_tensor(output, "bf16").view(batch, rows, *output.shape[1:])
-        return compare(got, torch.from_numpy(lse), q, k, v, softmax_scale=problem.scale, mask=mask).passed
+        return compare(got, torch.from_numpy(lse), q, k, v, scoring).passed

@@ -131,17 +131,22 @@ GOLDEN_PROBLEMS = [
 ]
 
 
-@pytest.fixture
-def golden_bench(hip: Hip, cache: Path) -> Iterator[AiterBench]:
-    """A kernel of AMD's for gfx942; its listing is the one that the emulator makes when it is loaded."""
+@pytest.fixture(scope="module")
+def golden() -> Path:
+    """A kernel of AMD's for gfx942."""
     directory = find_golden(cache_root())
     if directory is None:
         pytest.fail("the golden kernels are not there; run `./pixiw run fetch-ck`, then `./pixiw run build`")
-    path = directory / "gfx942" / f"{GOLDEN}.co"
+    return directory / "gfx942" / f"{GOLDEN}.co"
+
+
+@pytest.fixture
+def golden_bench(hip: Hip, golden: Path, cache: Path) -> Iterator[AiterBench]:
+    """Its listing is the one that the emulator makes when it is loaded."""
     hip.call("hipSetDevice", DEVICES.index("gfx942"))
-    hip.load(path.read_bytes())
-    listing = listing_file(cache / "decoded", path.read_bytes()).read_text()
-    yield AiterBench(hip, path, GOLDEN_PROBLEMS, listing, cache)
+    hip.load(golden.read_bytes())
+    listing = listing_file(cache / "decoded", golden.read_bytes()).read_text()
+    yield AiterBench(hip, golden, GOLDEN_PROBLEMS, listing, cache)
     hip.call("hipSetDevice", 0)
 
 
