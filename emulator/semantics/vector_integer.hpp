@@ -214,6 +214,8 @@ LANES U32 sad_u16(U32 a, U32 b, U32 c) {
   const auto distance = [](U32 x, U32 y) { return max_u32(x, y) - min_u32(x, y); };
   return distance(a & U32(0xFFFF), b & U32(0xFFFF)) + distance(a >> U32(16), b >> U32(16)) + c;
 }
+// V_SAD_U32: |S0 - S1| + S2.
+LANES U32 sad_u32(U32 a, U32 b, U32 c) { return max_u32(a, b) - min_u32(a, b) + c; }
 // V_BCNT_U32_B32: ones in S0, plus S1. V_MBCNT_LO_U32_B32: ones in S0 below the lane's own bit, plus S1.
 LANES U32 bcnt_u32_b32(U32 a, U32 b) { return __builtin_elementwise_popcount(a) + b; }
 LANES U32 mbcnt_lo_u32_b32(U32 a, U32 b) {

@@ -317,6 +317,7 @@ INTEGER = {
     "v_sad_u16": Op(
         "u32 u32 u32", "u32", as_u32(lambda a, b, c: abs((a & 0xFFFF) - (b & 0xFFFF)) + abs((a >> 16) - (b >> 16)) + c)
     ),
+    "v_sad_u32": Op("u32 u32 u32", "u32", as_u32(lambda a, b, c: abs(a - b) + c)),
     "v_lshlrev_b64": Op("u32 u64", "u64", as_u64(lambda a, b: b << (a & 63))),
     "v_lshrrev_b64": Op("u32 u64", "u64", as_u64(lambda a, b: b >> (a & 63))),
     "v_ashrrev_i64": Op("u32 s64", "u64", as_u64(lambda a, b: b >> (a & 63))),

@@ -60,7 +60,7 @@ END_KERNEL op_\name
   BINARY v_minimum_f32
   BINARY v_maximum_f32
 .endif
-.irp name, v_or3_b32, v_xor3_b32, v_and_or_b32, v_add3_u32, v_add_lshl_u32, v_lshl_add_u32, v_lshl_or_b32, v_xad_u32, v_min3_u32, v_max3_u32, v_min3_i32, v_max3_i32, v_med3_i32, v_med3_u32, v_mad_u32_u24, v_mad_i32_i24, v_bfe_u32, v_bfe_i32, v_bfi_b32, v_alignbit_b32, v_alignbyte_b32, v_perm_b32, v_sad_u16, v_fma_f32, v_max3_num_f32, v_min3_num_f32, v_maxmin_num_f32, v_minmax_num_f32, v_med3_num_f32, v_div_fixup_f32
+.irp name, v_or3_b32, v_xor3_b32, v_and_or_b32, v_add3_u32, v_add_lshl_u32, v_lshl_add_u32, v_lshl_or_b32, v_xad_u32, v_min3_u32, v_max3_u32, v_min3_i32, v_max3_i32, v_med3_i32, v_med3_u32, v_mad_u32_u24, v_mad_i32_i24, v_bfe_u32, v_bfe_i32, v_bfi_b32, v_alignbit_b32, v_alignbyte_b32, v_perm_b32, v_sad_u16, v_sad_u32, v_fma_f32, v_max3_num_f32, v_min3_num_f32, v_maxmin_num_f32, v_minmax_num_f32, v_med3_num_f32, v_div_fixup_f32
   TERNARY \name
 .endr
 UNARY64 v_rcp_f64
