@@ -19,6 +19,8 @@ MANIFEST_NAME = "kernels.json"
 
 def _check(spec: KernelSpec, image: KernelImage, arch: Arch, path: Path) -> None:
     tile = spec.tile
+    if tile is None:
+        return
     promised = (tile.m, tile.n, tile.hdim_q, tile.hdim_v, arch.wave_size, tile.wave_count * arch.wave_size)
     found = (
         image.tile_m,
@@ -42,14 +44,15 @@ def manifest_row(spec: KernelSpec, image: KernelImage, code_object: int) -> dict
         "op": v.op,
         "code_object": code_object,
         "dtype": v.dtype,
-        "hdim_q": spec.tile.hdim_q,
-        "hdim_v": spec.tile.hdim_v,
+        "hdim_q": image.tile_hdim_q,
+        "hdim_v": image.tile_hdim_v,
         "mode": v.mode,
         "mask": v.mask,
         "bias": v.bias,
         "softcap": v.softcap,
         "dropout": v.dropout,
         "padding": v.padding,
+        "page": v.page,
         "tile_m": image.tile_m,
         "tile_n": image.tile_n,
         "block_threads": image.block_threads,

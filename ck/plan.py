@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from ck.errors import PlanError, RequestError
 from ck.rules import why_illegal
 from ck.tiling import Tile, load_tiles, tile_for
-from ck.variants import Variant, VariantTable, load_variants
+from ck.variants import PLAIN_OPS, TILED_OPS, Variant, VariantTable, load_variants
 from flash_attn_rocm.archs import Arch
 
 # The front end's share of a translation unit is paid once: 16 kernels in one file cost 13 CPU-s each, alone 40-60.
@@ -23,17 +23,20 @@ class KernelSpec:
 
     gfx: str
     variant: Variant
-    tile: Tile
+    tile: Tile | None  # None: a kernel of our own, without tiles
 
     @property
     def name(self) -> str:
         """The kernel's symbol, e.g. fmha_fwd_gfx1201_bf16_d128_batch_mask_pseqlen."""
         v = self.variant
+        if self.tile is None:
+            return "_".join((v.op, self.gfx, v.dtype))
         features = [
             ("mask", v.mask),
             ("alibi", v.bias == "alibi"),
             ("softcap", v.softcap),
             ("dropout", v.dropout),
+            (f"page{v.page}", v.page > 0),
         ]
         parts = [v.op, self.gfx, v.dtype, f"d{v.hdim}", v.mode, *(word for word, on in features if on), f"p{v.padding}"]
         return "_".join(parts)
@@ -64,7 +67,7 @@ def choose_hdims(table: VariantTable, profile: str, wanted: Collection[int] | No
     Raises:
         RequestError: a wanted head dim has no kernels in the profile.
     """
-    offered = sorted({variant.hdim for variant in table.of_profile(profile)})
+    offered = sorted({variant.hdim for variant in table.of_profile(profile) if variant.op in TILED_OPS})
     for hdim in wanted or ():
         if hdim not in offered:
             raise RequestError("head dim", hdim, offered, f"These are the head dims of profile {profile!r} (OPT_DIM).")
@@ -80,6 +83,9 @@ def plan_specs(arch: Arch, variants: Iterable[Variant]) -> tuple[KernelSpec, ...
     tiles = load_tiles(arch.family)
     specs = []
     for variant in variants:
+        if variant.op in PLAIN_OPS:
+            specs.append(KernelSpec(arch.gfx, variant, None))
+            continue
         tile = tile_for(tiles, variant)
         if tile is None:
             label = f"{variant.op} {variant.dtype} d{variant.hdim} padding {variant.padding} for {arch.gfx}"
@@ -92,7 +98,13 @@ def plan_specs(arch: Arch, variants: Iterable[Variant]) -> tuple[KernelSpec, ...
 
 
 def _group_key(spec: KernelSpec) -> tuple[str, str, int]:
-    return (spec.variant.op, spec.variant.dtype, spec.variant.hdim)
+    # Our own kernels are small: one file per dtype holds them all.
+    op = "plain" if spec.tile is None else spec.variant.op
+    return (op, spec.variant.dtype, spec.variant.hdim)
+
+
+def _sort_key(spec: KernelSpec) -> tuple[Tile | tuple[()], Variant]:
+    return (spec.tile or (), spec.variant)
 
 
 def group_specs(specs: Iterable[KernelSpec], limit: int = MAX_UNIT_KERNELS) -> tuple[Unit, ...]:
@@ -103,12 +115,13 @@ def group_specs(specs: Iterable[KernelSpec], limit: int = MAX_UNIT_KERNELS) -> t
     """
     units = []
     for (op, dtype, hdim), members in itertools.groupby(sorted(specs, key=_group_key), key=_group_key):
-        group = sorted(members, key=lambda spec: (spec.tile, spec.variant))
+        group = sorted(members, key=_sort_key)
         count = -(-len(group) // limit)
         for index in range(count):
             part = tuple(group[len(group) * index // count : len(group) * (index + 1) // count])
             suffix = f"_{index}" if count > 1 else ""
-            units.append(Unit(f"{op}_{part[0].gfx}_{dtype}_d{hdim}{suffix}", part[0].gfx, part))
+            size = "" if part[0].tile is None else f"_d{hdim}"
+            units.append(Unit(f"{op}_{part[0].gfx}_{dtype}{size}{suffix}", part[0].gfx, part))
     return tuple(sorted(units, key=lambda unit: unit.name))
 
 
@@ -123,4 +136,5 @@ def plan_units(
     """
     table = table or load_variants()
     chosen = choose_hdims(table, profile, hdims)
-    return group_specs(plan_specs(arch, (v for v in table.of_profile(profile) if v.hdim in chosen)))
+    wanted = (v for v in table.of_profile(profile, arch.gfx) if v.op in PLAIN_OPS or v.hdim in chosen)
+    return group_specs(plan_specs(arch, wanted))

@@ -58,6 +58,15 @@ def _check_tile(arch: Arch, tile: Tile) -> str | None:
 
 
 def _check_features(variant: Variant, tile: Tile) -> str | None:
+    if variant.op == "fmha_fwd_splitkv":
+        if variant.mode != "group" or variant.padding == "none":
+            return "split-KV kernels are group mode with padding seqlen or full"
+        if variant.dropout:
+            return "CK's split-KV pipeline has no dropout"
+        if variant.page and variant.page % tile.n:
+            return f"{tile.n} keys per step would cross a page boundary: pages are multiples of {variant.page} rows"
+    elif variant.page:
+        return "only split-KV kernels read keys in pages"
     if (tile.hdim_q, tile.hdim_v) != (variant.hdim, variant.hdim):
         return f"the tile covers head dims {tile.hdim_q}/{tile.hdim_v}, the kernel is for {variant.hdim}"
     if variant.mode == "group" and variant.padding == "none":

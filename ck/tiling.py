@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ck.errors import TableError, check_keys
-from ck.variants import DTYPES, OPS, PADDINGS, Variant
+from ck.variants import DTYPES, PADDINGS, TILED_OPS, Variant
 
 TILES_DIR = Path(__file__).parent / "tiles"
 _ROW_KEYS: dict[str, type | tuple[type, ...]] = {
@@ -17,6 +17,7 @@ _ROW_KEYS: dict[str, type | tuple[type, ...]] = {
     "dtypes": list,
     "hdim": int,
     "paddings": list,
+    "page": int,
     "block": list,
     "waves": list,
     "matrix": list,
@@ -58,7 +59,7 @@ class Tile:
         return self.waves[0] * self.waves[1] * self.waves[2]
 
 
-TileTable = dict[tuple[str, str, int, str], Tile]
+TileTable = dict[tuple[str, str, int, str, int], Tile]
 
 
 def _ints(row: dict[str, Any], key: str, count: int, where: str, path: Path) -> tuple[int, ...]:
@@ -69,17 +70,17 @@ def _ints(row: dict[str, Any], key: str, count: int, where: str, path: Path) -> 
 
 
 def _add_row(table: TileTable, row: Any, where: str, path: Path) -> None:
-    checked: dict[str, Any] = check_keys(row, _ROW_KEYS, path, where)
+    checked: dict[str, Any] = check_keys(row, _ROW_KEYS, path, where, optional=("page",))
     for key, allowed in (("dtypes", DTYPES), ("paddings", PADDINGS)):
         if not checked[key] or not set(checked[key]) <= set(allowed):
             raise TableError(path, f"{where}: {key} is {checked[key]!r}; allowed: {list(allowed)}")
-    if checked["op"] not in OPS:
-        raise TableError(path, f"{where}: op is {checked['op']!r}; allowed: {list(OPS)}")
+    if checked["op"] not in TILED_OPS:
+        raise TableError(path, f"{where}: op is {checked['op']!r}; allowed: {list(TILED_OPS)}")
     b, w, x = (_ints(checked, k, n, where, path) for k, n in (("block", 6), ("waves", 3), ("matrix", 3)))
     tile = Tile((b[0], b[1], b[2], b[3], b[4], b[5]), (w[0], w[1], w[2]), (x[0], x[1], x[2]))
     for dtype in checked["dtypes"]:
         for padding in checked["paddings"]:
-            served = (checked["op"], dtype, checked["hdim"], padding)
+            served = (checked["op"], dtype, checked["hdim"], padding, checked.get("page", 0))
             if served in table:
                 raise TableError(path, f"{where}: a second tile for {served}")
             table[served] = tile
@@ -120,4 +121,4 @@ def load_tiles(family: str, directory: Path = TILES_DIR) -> TileTable:
 
 def tile_for(table: TileTable, variant: Variant) -> Tile | None:
     """The tile of one variant, or None when the family has none for it."""
-    return table.get((variant.op, variant.dtype, variant.hdim, variant.padding))
+    return table.get((variant.op, variant.dtype, variant.hdim, variant.padding, variant.page))

@@ -4,4 +4,4 @@ set -eu
 unset LD_RUN_PATH # else the linker would write the build's own path into libraries
 export MAX_JOBS="${MAX_JOBS:-$CPU_COUNT}"
 export CMAKE_BUILD_PARALLEL_LEVEL="$MAX_JOBS"
-exec python scripts/build.py --stage "$FA_STAGE" --into "$PREFIX" --profile "${FA_PROFILE:-smoke}"
+exec python scripts/build.py --stage "$FA_STAGE" --into "$PREFIX" --profile "${FA_PROFILE:-ci}"

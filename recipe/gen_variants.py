@@ -18,9 +18,9 @@ _HEADER = """\
 # One kernel package per GPU: `gfx` names it, `amdgpu_arch` is the value of the __amdgpu_arch virtual package it is for.
 """
 _SETTINGS = """\
-# Which kernels are compiled: smoke, inference or full (ck/variants.toml).
+# Which kernels are compiled: smoke, ci, inference or full (ck/variants.toml).
 profile:
-  - smoke
+  - ci
 # Only these head dims, separated by ";"; empty: all of the profile.
 opt_dim:
   - ""

@@ -29,7 +29,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument(
         "--profile",
         choices=tuple(load_variants().profiles),
-        default="smoke",
+        default="ci",
         help="which kernels (default: %(default)s)",
     )
     parser.add_argument(

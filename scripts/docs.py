@@ -25,7 +25,9 @@ FEATURES: dict[str, Callable[[tuple[Variant, ...]], str]] = {
     "dtypes": lambda kernels: ", ".join(sorted({kernel.dtype for kernel in kernels})),
     "head dims": lambda kernels: f"1-{max(kernel.hdim for kernel in kernels)}",
     "causal, window": lambda kernels: _yes(any(kernel.mask for kernel in kernels)),
-    "varlen": lambda kernels: "yes" if any(kernel.mode == "group" for kernel in kernels) else "not yet",
+    "varlen": lambda kernels: _yes(any(kernel.op == "fmha_fwd" and kernel.mode == "group" for kernel in kernels)),
+    "KV cache": lambda kernels: _yes(any(kernel.op == "fmha_fwd_splitkv" for kernel in kernels)),
+    "pages of": lambda kernels: f"{min(kernel.page for kernel in kernels if kernel.page)}, 32, 48... rows",
     "ALiBi": lambda kernels: _yes(any(kernel.bias == "alibi" for kernel in kernels)),
     "softcap": lambda kernels: _yes(any(kernel.softcap for kernel in kernels)),
     "dropout": lambda kernels: _yes(any(kernel.dropout for kernel in kernels)),
@@ -43,12 +45,11 @@ def support_table() -> str:
         f"| GPU | products | forward | {' | '.join(FEATURES)} | backward |",
         f"|{'---|' * (len(FEATURES) + 4)}",
     ]
-    forward = tuple(kernel for kernel in kernels if kernel.op == "fmha_fwd")
+    forward = tuple(kernel for kernel in kernels if kernel.op in ("fmha_fwd", "fmha_fwd_splitkv"))
     backward = any(kernel.op.startswith("fmha_bwd") for kernel in kernels)
     offers = [offer(forward) for offer in FEATURES.values()]
     for arch in load_archs().values():
-        # Without kernels everything runs on torch's attention, but for what the package does not offer at all.
-        cells = offers if arch.packaged else [offer if offer == "not yet" else "SDPA" for offer in offers]
+        cells = offers if arch.packaged else ["SDPA"] * len(offers)  # then everything runs on torch's attention
         directions = arch.forward_backend.upper(), arch.backward_backend.upper() if backward else "SDPA"
         row = [arch.gfx, ", ".join(arch.products), directions[0], *cells, directions[1]]
         lines.append(f"| {' | '.join(row)} |")

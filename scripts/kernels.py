@@ -27,7 +27,7 @@ from scripts.buildlib.reproducible import check_reproducible, smallest_unit  # n
 from scripts.buildlib.request import choose_archs, choose_hdims, choose_max_jobs  # noqa: E402
 from scripts.buildlib.toolchain import find_toolchain  # noqa: E402
 
-DEFAULT_PROFILE = "smoke"
+DEFAULT_PROFILE = "ci"
 DEFAULT_OUT = ROOT / "build" / "kernels"
 
 

@@ -26,8 +26,8 @@ template <class Element_,
           class Shape_,
           bool kPadSeqlen_,
           bool kPadHdim_,
-          bool kMask_,
           bool kGroup_,
+          bool kMask_,
           bool kSoftcap_,
           bool kAlibi_,
           bool kDropout_>
@@ -69,20 +69,3 @@ struct FmhaFwd
 };
 
 } // namespace flash_attn_rocm
-
-// Emits kernel `name` and record `name_info`. The static_assert instantiates GetSmemSize in a neutral context first:
-// from a __device__ initialiser libstdc++'s host-only declval makes its instantiation fail.
-#define FA_FWD_KERNEL(name, kernel_type)                                                                \
-    static_assert(kernel_type::GetSmemSize() > 0);                                                      \
-    extern "C" __launch_bounds__(kernel_type::kBlockSize, kernel_type::kBlockPerCu) __global__ void     \
-    name(kernel_type::Kargs kargs)                                                                      \
-    {                                                                                                   \
-        kernel_type{}(kargs);                                                                           \
-    }                                                                                                   \
-    extern "C" __attribute__((used, section(".fa_info"))) __device__ const                              \
-    flash_attn_rocm::KernelRecord name##_info = flash_attn_rocm::make_record<kernel_type>(              \
-        kernel_type::kBlockSize,                                                                        \
-        kernel_type::FmhaPipeline::kM0,                                                                 \
-        kernel_type::FmhaPipeline::kN0,                                                                 \
-        kernel_type::FmhaPipeline::kQKHeaddim,                                                          \
-        kernel_type::FmhaPipeline::kN1)

@@ -81,3 +81,31 @@ constexpr KernelRecord make_record(std::uint32_t block_threads,
 }
 
 } // namespace flash_attn_rocm
+
+// Emits a CK kernel `name` of one tile and its record `name_info`. The static_assert instantiates GetSmemSize in a
+// neutral context first: from a __device__ initialiser libstdc++'s host-only declval makes its instantiation fail.
+#define FA_TILED_KERNEL(name, kernel_type)                                                              \
+    static_assert(kernel_type::GetSmemSize() > 0);                                                      \
+    extern "C" __launch_bounds__(kernel_type::kBlockSize, kernel_type::kBlockPerCu) __global__ void     \
+    name(kernel_type::Kargs kargs)                                                                      \
+    {                                                                                                   \
+        kernel_type{}(kargs);                                                                           \
+    }                                                                                                   \
+    extern "C" __attribute__((used, section(".fa_info"))) __device__ const                              \
+    flash_attn_rocm::KernelRecord name##_info = flash_attn_rocm::make_record<kernel_type>(              \
+        kernel_type::kBlockSize,                                                                        \
+        kernel_type::FmhaPipeline::kM0,                                                                 \
+        kernel_type::FmhaPipeline::kN0,                                                                 \
+        kernel_type::FmhaPipeline::kQKHeaddim,                                                          \
+        kernel_type::FmhaPipeline::kN1)
+
+// Emits a kernel of our own, without tiles: `kernel_type` has Kargs, kBlockSize, kRows (rows of one workgroup) and
+// kMaxHdim.
+#define FA_PLAIN_KERNEL(name, kernel_type)                                                              \
+    extern "C" __launch_bounds__(kernel_type::kBlockSize) __global__ void name(kernel_type::Kargs kargs) \
+    {                                                                                                   \
+        kernel_type{}(kargs);                                                                           \
+    }                                                                                                   \
+    extern "C" __attribute__((used, section(".fa_info"))) __device__ const                              \
+    flash_attn_rocm::KernelRecord name##_info = flash_attn_rocm::make_record<kernel_type>(              \
+        kernel_type::kBlockSize, kernel_type::kRows, 1, kernel_type::kMaxHdim, kernel_type::kMaxHdim)

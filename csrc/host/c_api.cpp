@@ -12,6 +12,7 @@
 #include "describe.hpp"
 #include "error.hpp"
 #include "library.hpp"
+#include "split.hpp"
 
 namespace {
 
@@ -110,5 +111,18 @@ int fa_rocm_launch_counts(char* buffer, size_t size)
     return guarded([&] {
         const std::string text = flash_attn_rocm::describe_launches(Library::instance());
         return copy_text("fa_rocm_launch_counts", text, buffer, size);
+    });
+}
+
+int fa_rocm_choose_num_splits(int batch, int heads, int seqlen_q, int seqlen_k, int tile_m, int multiprocessors)
+{
+    return guarded([&] {
+        if(tile_m <= 0 || multiprocessors <= 0)
+        {
+            flash_attn_rocm::fail("fa_rocm_choose_num_splits: tile_m is ", tile_m, ", multiprocessors ",
+                                  multiprocessors, "; expected positive numbers");
+        }
+        const flash_attn_rocm::SplitProblem problem{batch, heads, seqlen_q, seqlen_k, tile_m, multiprocessors};
+        return static_cast<int>(flash_attn_rocm::choose_num_splits(problem));
     });
 }

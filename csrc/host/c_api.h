@@ -37,6 +37,11 @@ FA_ROCM_EXPORT int fa_rocm_describe(char* buffer, size_t size);
 /* JSON object from kernel name to launches in this process; returns as fa_rocm_describe does. */
 FA_ROCM_EXPORT int fa_rocm_launch_counts(char* buffer, size_t size);
 
+/* Into how many parts keys are cut when the caller leaves it to the library (num_splits 0): 1 to 128. Pure. seqlen_k
+ * is that of the longest sequence, tile_m the query rows of one workgroup. */
+FA_ROCM_EXPORT int fa_rocm_choose_num_splits(
+    int batch, int heads, int seqlen_q, int seqlen_k, int tile_m, int multiprocessors);
+
 #ifdef __cplusplus
 }
 #endif

@@ -65,9 +65,13 @@ void check_fwd_request(const FwdRequest& request)
     check_window_bound("window_left", request.window_left);
     check_window_bound("window_right", request.window_right);
     // Written so that NaN fails.
-    if(!(request.dropout_p >= 0.0 && request.dropout_p < 1.0))
+    if(!(request.dropout.p >= 0.0 && request.dropout.p < 1.0))
     {
-        fail("dropout_p is ", request.dropout_p, "; allowed: 0 <= dropout_p < 1");
+        fail("dropout_p is ", request.dropout.p, "; allowed: 0 <= dropout_p < 1");
+    }
+    if(request.dropout.p > 0.0 && request.dropout.rng_state == nullptr)
+    {
+        fail("dropout_p is ", request.dropout.p, ", but rng_state is missing: int64 (2) on q's device, seed and offset");
     }
     if(!(request.softcap >= 0.0 && request.softcap <= std::numeric_limits<float>::max()))
     {

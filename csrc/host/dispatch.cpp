@@ -3,13 +3,13 @@
 
 #include <algorithm>
 #include <set>
+#include <tuple>
 
 #include "error.hpp"
 
 namespace flash_attn_rocm {
 namespace {
 
-constexpr std::int64_t kMaxGridY = 65'535; // of a HIP launch; z is bounded by the caller
 constexpr std::int64_t kMaxGridX = 2'147'483'647;
 
 std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
@@ -20,7 +20,7 @@ bool padding_fits(const KernelInfo& kernel, const FwdRequest& request)
     switch(kernel.padding)
     {
     case Padding::none:
-        return exact_hdim && request.seqlen_q % kernel.tile_m == 0 && request.seqlen_k % kernel.tile_n == 0;
+        return request.mode == Mode::batch && exact_hdim && request.seqlen_q % kernel.tile_m == 0 && request.seqlen_k % kernel.tile_n == 0;
     case Padding::seqlen: return exact_hdim;
     case Padding::full: return request.hdim <= kernel.hdim_q && request.hdim <= kernel.hdim_v;
     }
@@ -43,56 +43,86 @@ std::string describe_features(const FwdRequest& request, bool mask)
     std::string text = mask ? "a causal or window mask" : "no mask";
     text += request.alibi_slopes != nullptr ? ", ALiBi" : "";
     text += request.softcap > 0 ? ", softcap" : "";
-    text += request.dropout_p > 0 ? ", dropout" : "";
+    text += request.dropout.p > 0 ? ", dropout" : "";
+    text += request.mode == Mode::group ? ", sequences of different lengths" : "";
     return text;
 }
 
-// Why nothing fits: the first of dtype, feature and head dim that no installed kernel offers.
-std::string explain(const Manifest& manifest, const FwdRequest& request, bool mask)
+const char* mode_name(Mode mode) { return mode == Mode::batch ? "batch" : "group"; }
+
+// What the installed kernels of one op and mode offer, each feature on its own.
+struct Offer
 {
     std::set<std::string> dtypes;
     std::set<std::int64_t> hdims;
-    bool any_softcap = false;
-    bool any_dropout = false;
-    bool any_alibi   = false;
+    bool softcap = false;
+    bool dropout = false;
+    bool alibi   = false;
+};
+
+Offer find_offer(const Manifest& manifest, const char* op, Mode mode)
+{
+    Offer offer;
     for(const KernelInfo& kernel : manifest.kernels)
     {
-        if(kernel.op == "fmha_fwd" && kernel.mode == "batch")
+        if(kernel.op == op && kernel.mode == mode_name(mode))
         {
-            dtypes.insert(kernel.dtype);
-            hdims.insert(kernel.hdim_q);
-            any_softcap |= kernel.softcap;
-            any_dropout |= kernel.dropout;
-            any_alibi |= kernel.bias == "alibi";
+            offer.dtypes.insert(kernel.dtype);
+            offer.hdims.insert(kernel.hdim_q);
+            offer.softcap |= kernel.softcap;
+            offer.dropout |= kernel.dropout;
+            offer.alibi |= kernel.bias == "alibi";
         }
     }
+    return offer;
+}
+
+// Why nothing fits: the first of dtype, feature and head dim that no installed kernel offers.
+std::string explain(const Manifest& manifest, const char* op, const FwdRequest& request, bool mask)
+{
+    const Offer offer      = find_offer(manifest, op, request.mode);
     const std::string have = concat("the installed kernels for ", manifest.gfx, " (profile ", manifest.profile, ") ");
     const std::string remedy =
         concat(". Install a profile that has it (package flash-attn-rocm-kernels-", manifest.gfx,
                ") or set FLASH_ATTN_ROCM_BACKEND=sdpa");
-    if(request.softcap > 0 && !any_softcap)
+    if(offer.dtypes.empty())
+    {
+        return concat(have, "have none for ", describe_features(request, mask), " (", op, ")", remedy);
+    }
+    if(request.softcap > 0 && !offer.softcap)
     {
         return concat("softcap is ", request.softcap, ", but ", have, "do not implement softcap", remedy);
     }
-    if(request.dropout_p > 0 && !any_dropout)
+    if(request.dropout.p > 0 && !offer.dropout)
     {
-        return concat("dropout_p is ", request.dropout_p, ", but ", have, "do not implement dropout", remedy);
+        return concat("dropout_p is ", request.dropout.p, ", but ", have, "do not implement dropout", remedy);
     }
-    if(request.alibi_slopes != nullptr && !any_alibi)
+    if(request.alibi_slopes != nullptr && !offer.alibi)
     {
         return concat("alibi_slopes are given, but ", have, "do not implement ALiBi", remedy);
     }
-    if(dtypes.count(request.dtype) == 0)
+    if(offer.dtypes.count(request.dtype) == 0)
     {
-        return concat("dtype is ", request.dtype, "; ", have, "have dtypes: ", list(dtypes), remedy);
+        return concat("dtype is ", request.dtype, "; ", have, "have dtypes: ", list(offer.dtypes), remedy);
     }
-    if(request.hdim > *hdims.rbegin())
+    if(request.hdim > *offer.hdims.rbegin())
     {
-        return concat("head dim is ", request.hdim, "; ", have, "have head dims: ", list(hdims), remedy);
+        return concat("head dim is ", request.hdim, "; ", have, "have head dims: ", list(offer.hdims), remedy);
     }
     return concat("no kernel combines ", request.dtype, ", head dim ", request.hdim, ", ",
-                  describe_features(request, mask), " among ", have, "(head dims: ", list(hdims), ")", remedy);
+                  describe_features(request, mask), " among ", have, "(head dims: ", list(offer.hdims), ")", remedy);
 }
+
+bool features_fit(const KernelInfo& kernel, const FwdRequest& request, bool mask)
+{
+    const char* bias = request.alibi_slopes != nullptr ? "alibi" : "none";
+    return kernel.mode == mode_name(request.mode) && kernel.dtype == request.dtype && (kernel.mask || !mask) &&
+           kernel.bias == bias && kernel.softcap == (request.softcap > 0) &&
+           kernel.dropout == (request.dropout.p > 0);
+}
+
+// Less is better.
+auto cost(const KernelInfo& kernel) { return std::tuple(kernel.hdim_q, kernel.mask, kernel.padding); }
 
 } // namespace
 
@@ -105,45 +135,99 @@ Window clamp_window(const FwdRequest& request)
     return {left_hides ? request.window_left : -1, right_hides ? request.window_right : -1};
 }
 
+bool alibi_fits_forward(const FwdRequest& request)
+{
+    return request.alibi_slopes == nullptr || std::max(request.seqlen_q, request.seqlen_k) <= kMaxForwardAlibiLength;
+}
+
 FwdChoice choose_fwd_kernel(const Manifest& manifest, const FwdRequest& request)
 {
+    if(!alibi_fits_forward(request))
+    {
+        return {nullptr, concat("alibi_slopes with sequences of ", request.seqlen_q, " and ", request.seqlen_k,
+                                ": CK's forward kernels compute ALiBi's distances in 16 bits, right for lengths up to ",
+                                kMaxForwardAlibiLength, ". Set FLASH_ATTN_ROCM_BACKEND=sdpa")};
+    }
     const bool mask          = clamp_window(request).bounded();
-    const std::string bias   = request.alibi_slopes != nullptr ? "alibi" : "none";
     const KernelInfo* chosen = nullptr;
     for(const KernelInfo& kernel : manifest.kernels)
     {
-        const bool fits = kernel.op == "fmha_fwd" && kernel.mode == "batch" && kernel.dtype == request.dtype &&
-                          kernel.mask == mask && kernel.bias == bias && kernel.softcap == (request.softcap > 0) &&
-                          kernel.dropout == (request.dropout_p > 0) && padding_fits(kernel, request);
-        if(!fits)
-        {
-            continue;
-        }
-        // Smaller head dim first, then the padding that does least.
-        if(chosen == nullptr || kernel.hdim_q < chosen->hdim_q ||
-           (kernel.hdim_q == chosen->hdim_q && kernel.padding < chosen->padding))
+        const bool fits =
+            kernel.op == "fmha_fwd" && features_fit(kernel, request, mask) && padding_fits(kernel, request);
+        if(fits && (chosen == nullptr || cost(kernel) < cost(*chosen)))
         {
             chosen = &kernel;
         }
     }
-    return {chosen, chosen != nullptr ? std::string() : explain(manifest, request, mask)};
+    return {chosen, chosen != nullptr ? std::string() : explain(manifest, "fmha_fwd", request, mask)};
+}
+
+FwdChoice choose_split_kernel(const Manifest& manifest, const FwdRequest& request, bool aligned)
+{
+    const bool mask          = clamp_window(request).bounded();
+    const bool paged         = request.pages.table != nullptr;
+    const KernelInfo* chosen = nullptr;
+    for(const KernelInfo& kernel : manifest.kernels)
+    {
+        const bool pages_fit = paged ? kernel.page > 0 && request.pages.size % kernel.page == 0 : kernel.page == 0;
+        const bool fits      = kernel.op == "fmha_fwd_splitkv" && pages_fit && features_fit(kernel, request, mask) &&
+                          padding_fits(kernel, request) && (aligned || kernel.padding == Padding::full);
+        // Of the kernels for pages, the one with the longest steps.
+        if(fits && (chosen == nullptr || std::tuple(cost(kernel), -kernel.page) < std::tuple(cost(*chosen), -chosen->page)))
+        {
+            chosen = &kernel;
+        }
+    }
+    if(chosen != nullptr)
+    {
+        return {chosen, ""};
+    }
+    const std::string pages = paged ? concat(" with pages of ", request.pages.size, " rows") : "";
+    return {nullptr, explain(manifest, "fmha_fwd_splitkv", request, mask) + pages};
+}
+
+const KernelInfo* find_plain_kernel(const Manifest& manifest, const char* op, const std::string& dtype)
+{
+    const auto found = std::find_if(manifest.kernels.begin(), manifest.kernels.end(), [&](const KernelInfo& kernel) {
+        return kernel.op == op && kernel.dtype == dtype;
+    });
+    return found == manifest.kernels.end() ? nullptr : &*found;
+}
+
+std::string missing_plain_kernel(const Manifest& manifest, const char* op)
+{
+    return concat("the installed kernels for ", manifest.gfx, " (profile ", manifest.profile, ") have no ", op,
+                  ". Install a profile that has it (package flash-attn-rocm-kernels-", manifest.gfx,
+                  ") or set FLASH_ATTN_ROCM_BACKEND=sdpa");
+}
+
+Grid make_grid(const KernelInfo& kernel, std::int64_t x, std::int64_t y, std::int64_t z)
+{
+    if(x * std::int64_t{kernel.block_threads} > kMaxGridX || y > kMaxGridYZ || z > kMaxGridYZ)
+    {
+        fail(kernel.name, ": (", x, ", ", y, ", ", z, ") workgroups are more than one launch can have (",
+             kMaxGridX / kernel.block_threads, ", ", kMaxGridYZ, ", ", kMaxGridYZ, "). Split the call");
+    }
+    return {static_cast<std::uint32_t>(x), static_cast<std::uint32_t>(y), static_cast<std::uint32_t>(z)};
 }
 
 Grid fwd_grid(const KernelInfo& kernel, const FwdRequest& request, std::int64_t batches)
 {
     const std::int64_t tiles = ceil_div(request.seqlen_q, kernel.tile_m) * ceil_div(request.hdim, kernel.hdim_v);
-    if(tiles > kMaxGridY)
+    if(tiles > kMaxGridYZ)
     {
         fail("seqlen_q is ", request.seqlen_q, ": ", tiles, " tiles of ", kernel.tile_m,
-             " rows are more than one launch can have (", kMaxGridY, "). Split the queries into chunks");
+             " rows are more than one launch can have (", kMaxGridYZ, "). Split the queries into chunks");
     }
     if(request.heads_q * std::int64_t{kernel.block_threads} > kMaxGridX)
     {
         fail("nheads is ", request.heads_q, ", more than one launch can have");
     }
-    return {static_cast<std::uint32_t>(request.heads_q),
-            static_cast<std::uint32_t>(tiles),
-            static_cast<std::uint32_t>(batches)};
+    const auto x = static_cast<std::uint32_t>(request.heads_q);
+    const auto y = static_cast<std::uint32_t>(tiles);
+    const auto z = static_cast<std::uint32_t>(batches);
+    // CK's kernel takes its tile from z and its batch entry from y where it has an array of key lengths.
+    return request.sequences.length_k != nullptr ? Grid{x, z, y} : Grid{x, y, z};
 }
 
 } // namespace flash_attn_rocm

@@ -20,22 +20,40 @@ struct Window
 // The request's window with bounds that hide nothing replaced by -1.
 Window clamp_window(const FwdRequest& request);
 
+// CK's forward kernels take ALiBi's distances modulo 2^16; those of split-KV do not.
+inline constexpr std::int64_t kMaxForwardAlibiLength = 65'536;
+bool alibi_fits_forward(const FwdRequest& request);
+
 struct FwdChoice
 {
     const KernelInfo* kernel = nullptr;
     std::string reason; // why there is none
 };
 
-// Smallest installed head dim that holds the request's, cheapest padding that is legal. Without a kernel the reason
-// names the GPU, the feature and what is installed.
+// Smallest installed head dim that holds the request's, then a kernel without mask where none is needed (one with mask
+// serves too), then the cheapest padding that is legal. Without a kernel the reason names the GPU, the feature and what
+// is installed.
 FwdChoice choose_fwd_kernel(const Manifest& manifest, const FwdRequest& request);
+
+// The split-KV kernel for a request in group mode. `aligned`: k and v suit vector loads; without, only kernels with full
+// padding serve, which load element by element, so that a cache is never copied.
+FwdChoice choose_split_kernel(const Manifest& manifest, const FwdRequest& request, bool aligned);
+
+// Our own kernel of this op and dtype, or null; and why there is none.
+const KernelInfo* find_plain_kernel(const Manifest& manifest, const char* op, const std::string& dtype);
+std::string missing_plain_kernel(const Manifest& manifest, const char* op);
 
 struct Grid
 {
     std::uint32_t x, y, z;
 };
 
-// Workgroups of one launch over `batches` batch entries. Throws Error above the hardware's limits.
+inline constexpr std::int64_t kMaxGridYZ = 65'535; // of a HIP launch
+
+// Throws Error when a launch cannot have that many workgroups.
+Grid make_grid(const KernelInfo& kernel, std::int64_t x, std::int64_t y, std::int64_t z);
+
+// Workgroups of one launch over `batches` (up to kMaxGridYZ) batch entries. Throws Error above the hardware's limits.
 Grid fwd_grid(const KernelInfo& kernel, const FwdRequest& request, std::int64_t batches);
 
 } // namespace flash_attn_rocm

@@ -1,6 +1,8 @@
 // Packs argument values into the buffer a kernel is launched with, and knows what CK's forward kernel expects.
 #include "kernel_args.hpp"
 
+#include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <limits>
 #include <numbers>
@@ -11,7 +13,8 @@
 namespace flash_attn_rocm {
 namespace {
 
-// CK's mask_type for masks aligned at the bottom right corner of the score matrix.
+// CK's mask_type for masks aligned at the bottom right corner of the score matrix. A kernel with mask and ALiBi must not
+// get 0 ("no mask"), which flips the sign of the slopes.
 constexpr std::int64_t kMaskBottomRight = 2;
 constexpr std::int64_t kNoMask          = 0;
 
@@ -76,6 +79,56 @@ std::vector<std::byte> pack_args(const KernelInfo& kernel, const ArgValues& valu
     return buffer;
 }
 
+namespace {
+
+constexpr const void* kNull = nullptr;
+
+// A bound beyond every length hides nothing. With ALiBi, an unbounded left side together with right = 0 would choose
+// CK's other form of the bias, whose scores differ by a constant per row, and so would the LSE.
+std::int64_t left_bound(const FwdRequest& request, const Window& window)
+{
+    const bool unbounded = window.left < 0 && request.alibi_slopes != nullptr;
+    return unbounded ? std::max(request.seqlen_q, request.seqlen_k) : window.left;
+}
+
+void set_features(ArgValues& values, const FwdRequest& request)
+{
+    const Window window = clamp_window(request);
+    values.set(Arg::window_size_left, left_bound(request, window));
+    values.set(Arg::window_size_right, window.right);
+    values.set(Arg::mask_type, window.bounded() || request.alibi_slopes != nullptr ? kMaskBottomRight : kNoMask);
+
+    values.set(Arg::alibi_slope_stride, request.alibi_batch_stride);
+    values.set(Arg::logits_soft_cap, static_cast<float>(request.softcap));
+    values.set(Arg::logits_soft_cap_rcp, static_cast<float>(request.softcap > 0 ? 1.0 / request.softcap : 0.0));
+
+    const Dropout& dropout = request.dropout;
+    const auto* seed       = static_cast<const std::int64_t*>(dropout.rng_state);
+    values.set(Arg::drop_seed, static_cast<const void*>(seed));
+    values.set(Arg::drop_offset, static_cast<const void*>(seed == nullptr ? nullptr : seed + 1));
+    values.set(Arg::is_drop_seed_offset_from_host, std::int64_t{0});
+    // A weight is kept iff its random byte is at most this; CK scales by the probability that was asked for.
+    values.set(Arg::p_undrop_in_uint8_t, static_cast<std::int64_t>(std::floor((1.0 - dropout.p) * 255.0)));
+    values.set(Arg::rp_undrop, static_cast<float>(1.0 / (1.0 - dropout.p)));
+    values.set(Arg::is_store_randval, std::int64_t{dropout.map != nullptr});
+    values.set(Arg::stride_randval, dropout.map_row_stride);
+    values.set(Arg::nhead_stride_randval, dropout.map_head_stride);
+    values.set(Arg::batch_stride_randval, dropout.map_batch_stride);
+}
+
+void set_sequences(ArgValues& values, const Sequences& sequences)
+{
+    values.set(Arg::seqstart_q_ptr, sequences.start_q);
+    values.set(Arg::seqstart_k_ptr, sequences.start_k);
+    values.set(Arg::seqlen_q_ptr, kNull);
+    values.set(Arg::seqlen_k_ptr, sequences.length_k);
+    values.set(Arg::cu_seqlen_q_ptr, kNull);
+    values.set(Arg::cu_seqlen_k_ptr, kNull);
+    values.set(Arg::min_seqlen_q, std::int64_t{0});
+}
+
+} // namespace
+
 ArgValues fwd_arg_values(const FwdRequest& request)
 {
     ArgValues values;
@@ -102,18 +155,10 @@ ArgValues fwd_arg_values(const FwdRequest& request)
     values.set(Arg::batch_stride_k, request.k.batch_stride);
     values.set(Arg::batch_stride_v, request.v.batch_stride);
     values.set(Arg::batch_stride_o, request.out.batch_stride);
-    values.set(Arg::nhead_stride_lse, request.seqlen_q);
-    values.set(Arg::batch_stride_lse, request.heads_q * request.seqlen_q);
-
-    const Window window = clamp_window(request);
-    values.set(Arg::window_size_left, window.left);
-    values.set(Arg::window_size_right, window.right);
-    values.set(Arg::mask_type, window.bounded() ? kMaskBottomRight : kNoMask);
-
-    // Batch mode: every sequence has the full length, so there are no tables of lengths.
-    values.set(Arg::min_seqlen_q, std::int64_t{0});
-    values.set(Arg::cu_seqlen_q_ptr, static_cast<const void*>(nullptr));
-    values.set(Arg::cu_seqlen_k_ptr, static_cast<const void*>(nullptr));
+    values.set(Arg::nhead_stride_lse, request.lse_head_stride);
+    values.set(Arg::batch_stride_lse, request.lse_batch_stride);
+    set_features(values, request);
+    set_sequences(values, request.sequences);
     return values;
 }
 

@@ -29,7 +29,7 @@ private:
 // left uninitialised, nothing wraps.
 std::vector<std::byte> pack_args(const KernelInfo& kernel, const ArgValues& values);
 
-// Argument values of a forward call, except the four tensor pointers and lse_ptr, which change with every launch.
+// Argument values of a forward call, except the pointers that change with every launch: tensors, LSE, slopes and map.
 ArgValues fwd_arg_values(const FwdRequest& request);
 
 } // namespace flash_attn_rocm

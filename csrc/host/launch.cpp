@@ -12,12 +12,11 @@
 namespace flash_attn_rocm {
 namespace {
 
-constexpr std::int64_t kMaxBatches = 65'535; // grid z of one launch
-constexpr std::int64_t kInt32Max   = std::numeric_limits<std::int32_t>::max();
+constexpr std::int64_t kInt32Max = std::numeric_limits<std::int32_t>::max();
 
 const void* advance(const void* pointer, std::int64_t elements, std::int64_t element_bytes)
 {
-    return static_cast<const char*>(pointer) + elements * element_bytes;
+    return pointer == nullptr ? nullptr : static_cast<const char*>(pointer) + elements * element_bytes;
 }
 
 // Batch strides are 32-bit in the kernels; where one does not fit, every batch entry is launched from its own address.
@@ -27,19 +26,54 @@ std::int64_t batches_per_launch(const FwdRequest& request)
                                            request.k.batch_stride,
                                            request.v.batch_stride,
                                            request.out.batch_stride,
-                                           request.heads_q * request.seqlen_q});
-    return largest > kInt32Max ? 1 : std::min(request.batch, kMaxBatches);
+                                           request.lse_batch_stride,
+                                           request.dropout.map_batch_stride});
+    return largest > kInt32Max ? 1 : std::min(request.batch, kMaxGridYZ);
 }
 
-void launch_once(const HipRuntime& hip,
-                 HipFunction function,
-                 HipStream stream,
-                 const KernelInfo& kernel,
-                 Grid grid,
-                 std::vector<std::byte>& arguments)
+// The pointers of a launch that begins at batch entry `first`.
+void set_pointers(ArgValues& values, const FwdRequest& request, std::int64_t first)
 {
-    std::size_t bytes = arguments.size();
-    void* extra[]     = {
+    const auto shifted = [first](const TensorView& view) {
+        return advance(view.data, first * view.batch_stride, kElementBytes);
+    };
+    constexpr std::int64_t float_bytes = sizeof(float);
+    constexpr std::int64_t int_bytes   = sizeof(std::int32_t);
+    values.set(Arg::q_ptr, shifted(request.q));
+    values.set(Arg::k_ptr, shifted(request.k));
+    values.set(Arg::v_ptr, shifted(request.v));
+    values.set(Arg::o_ptr, shifted(request.out));
+    values.set(Arg::lse_ptr, advance(request.lse, first * request.lse_batch_stride, float_bytes));
+    values.set(Arg::rand_val_ptr, advance(request.dropout.map, first * request.dropout.map_batch_stride, 1));
+    values.set(Arg::alibi_slope_ptr, advance(request.alibi_slopes, first * request.alibi_batch_stride, float_bytes));
+    values.set(Arg::seqstart_q_ptr, advance(request.sequences.start_q, first, int_bytes));
+    values.set(Arg::seqstart_k_ptr, advance(request.sequences.start_k, first, int_bytes));
+    values.set(Arg::seqlen_k_ptr, advance(request.sequences.length_k, first, int_bytes));
+}
+
+} // namespace
+
+const Manifest& usable_manifest(Library& library, int device)
+{
+    const DeviceFacts& facts = library.devices().facts(library.hip(), device);
+    const Manifest& manifest = library.manifest(facts.gfx);
+    if(manifest.wave_size != facts.wave_size)
+    {
+        fail(manifest.path.string(), ": its kernels are for waves of ", manifest.wave_size, ", but device ", device,
+             " (", facts.gfx, ") has waves of ", facts.wave_size, ". Reinstall: ", reinstall_command(facts.gfx));
+    }
+    return manifest;
+}
+
+void launch_kernel(
+    Library& library, int device, HipStream stream, const FwdKernel& chosen, const ArgValues& values, Grid grid)
+{
+    const HipRuntime& hip            = library.hip();
+    const KernelInfo& kernel         = chosen.kernel;
+    std::vector<std::byte> arguments = pack_args(kernel, values);
+    std::size_t bytes                = arguments.size();
+    HipFunction function             = library.modules().function(hip, device, chosen.manifest, kernel);
+    void* extra[]                    = {
         kLaunchParamBufferPointer, arguments.data(), kLaunchParamBufferSize, &bytes, kLaunchParamEnd};
     const HipError status = hip.api.hipModuleLaunchKernel(
         function, grid.x, grid.y, grid.z, kernel.block_threads, 1, 1, 0, stream, nullptr, extra);
@@ -49,20 +83,13 @@ void launch_once(const HipRuntime& hip,
                   status,
                   concat("launching ", kernel.name, " with grid (", grid.x, ", ", grid.y, ", ", grid.z, ")"));
     }
+    library.modules().count_launch(kernel);
 }
-
-} // namespace
 
 FwdKernel select_fwd_kernel(Library& library, int device, const FwdRequest& request)
 {
-    const DeviceFacts& facts = library.devices().facts(library.hip(), device);
-    const Manifest& manifest = library.manifest(facts.gfx);
-    if(manifest.wave_size != facts.wave_size)
-    {
-        fail(manifest.path.string(), ": its kernels are for waves of ", manifest.wave_size, ", but device ", device,
-             " (", facts.gfx, ") has waves of ", facts.wave_size, ". Reinstall: ", reinstall_command(facts.gfx));
-    }
-    const FwdChoice choice = choose_fwd_kernel(manifest, request);
+    const Manifest& manifest = usable_manifest(library, device);
+    const FwdChoice choice   = choose_fwd_kernel(manifest, request);
     if(choice.kernel == nullptr)
     {
         fail(kNoKernel, choice.reason);
@@ -72,35 +99,27 @@ FwdKernel select_fwd_kernel(Library& library, int device, const FwdRequest& requ
 
 void launch_fwd(Library& library, int device, HipStream stream, const FwdKernel& chosen, const FwdRequest& request)
 {
-    const HipRuntime& hip    = library.hip();
-    const KernelInfo& kernel = chosen.kernel;
-    HipFunction function     = library.modules().function(hip, device, chosen.manifest, kernel);
-    ArgValues values         = fwd_arg_values(request);
-
+    ArgValues values = fwd_arg_values(request);
     const std::int64_t step = batches_per_launch(request);
+    if(step < request.batch && request.dropout.p > 0)
+    {
+        // The kernels number random values from the first batch entry of a launch.
+        fail("dropout with ", request.batch, " batch entries needs several launches (more than ", kMaxGridYZ,
+             " entries, or a batch stride of 2^31 elements or more), which would repeat random numbers. Split the batch");
+    }
     if(step == 1)
     {
         for(const Arg arg : {Arg::batch_stride_q, Arg::batch_stride_k, Arg::batch_stride_v, Arg::batch_stride_o,
-                             Arg::batch_stride_lse})
+                             Arg::batch_stride_lse, Arg::batch_stride_randval})
         {
             values.set(arg, std::int64_t{0});
         }
     }
     for(std::int64_t first = 0; first < request.batch; first += step)
     {
-        const auto shifted = [first](const TensorView& view) {
-            return advance(view.data, first * view.batch_stride, kElementBytes);
-        };
-        values.set(Arg::q_ptr, shifted(request.q));
-        values.set(Arg::k_ptr, shifted(request.k));
-        values.set(Arg::v_ptr, shifted(request.v));
-        values.set(Arg::o_ptr, shifted(request.out));
-        values.set(Arg::lse_ptr,
-                   advance(request.lse, first * request.heads_q * request.seqlen_q, std::int64_t{sizeof(float)}));
-        std::vector<std::byte> arguments = pack_args(kernel, values);
-        const Grid grid = fwd_grid(kernel, request, std::min(step, request.batch - first));
-        launch_once(hip, function, stream, kernel, grid, arguments);
-        library.modules().count_launch(kernel);
+        set_pointers(values, request, first);
+        const Grid grid = fwd_grid(chosen.kernel, request, std::min(step, request.batch - first));
+        launch_kernel(library, device, stream, chosen, values, grid);
     }
 }
 

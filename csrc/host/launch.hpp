@@ -1,7 +1,9 @@
 // Runs a forward request: kernel, arguments, launches.
 #pragma once
 
+#include "dispatch.hpp"
 #include "fwd_request.hpp"
+#include "kernel_args.hpp"
 #include "library.hpp"
 
 namespace flash_attn_rocm {
@@ -12,6 +14,13 @@ struct FwdKernel
     const Manifest& manifest;
     const KernelInfo& kernel;
 };
+
+// The kernels for this device. Throws Error when there are none, or for another wave size than the device has.
+const Manifest& usable_manifest(Library& library, int device);
+
+// One launch of any kernel on `stream` of `device`, which must be current.
+void launch_kernel(
+    Library& library, int device, HipStream stream, const FwdKernel& chosen, const ArgValues& values, Grid grid);
 
 // The kernel for this request on this device. Throws Error, marked kNoKernel when nothing installed covers it, or when
 // the kernels were built for another wave size than the device has.

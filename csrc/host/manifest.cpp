@@ -102,6 +102,7 @@ KernelInfo parse_kernel(const JsonReader& reader, const Manifest& manifest)
     kernel.softcap       = reader.get<bool>("softcap");
     kernel.dropout       = reader.get<bool>("dropout");
     kernel.padding       = parse_padding(reader);
+    kernel.page          = reader.get<std::int64_t>("page");
     kernel.tile_m        = reader.get<std::int64_t>("tile_m");
     kernel.tile_n        = reader.get<std::int64_t>("tile_n");
     kernel.block_threads = reader.get<std::uint32_t>("block_threads");

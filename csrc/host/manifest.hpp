@@ -49,6 +49,7 @@ struct KernelInfo
     bool softcap    = false;
     bool dropout    = false;
     Padding padding = Padding::full;
+    std::int64_t page             = 0; // keys in pages of a multiple of this many rows; 0: in one piece
     std::int64_t tile_m           = 0; // query rows of one workgroup
     std::int64_t tile_n           = 0; // keys of one main-loop step
     std::uint32_t block_threads   = 0;

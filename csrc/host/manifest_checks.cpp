@@ -13,18 +13,28 @@ constexpr std::int64_t kMaxExtent        = 4096; // of a tile or head dim
 constexpr std::uint32_t kMaxBlockThreads = 1024;
 constexpr std::uint32_t kMaxKargsBytes   = 4096;
 
-constexpr Arg kForwardArgs[] = {
-    Arg::q_ptr,          Arg::k_ptr,          Arg::v_ptr,          Arg::o_ptr,          Arg::lse_ptr,
-    Arg::seqlen_q,       Arg::seqlen_k,       Arg::hdim_q,         Arg::hdim_v,         Arg::num_head_q,
-    Arg::nhead_ratio_qk, Arg::scale_s,        Arg::stride_q,       Arg::stride_k,       Arg::stride_v,
-    Arg::stride_o,       Arg::nhead_stride_q, Arg::nhead_stride_k, Arg::nhead_stride_v, Arg::nhead_stride_o,
-    Arg::batch_stride_q, Arg::batch_stride_k, Arg::batch_stride_v, Arg::batch_stride_o, Arg::nhead_stride_lse,
-    Arg::batch_stride_lse,
+constexpr Arg kAttentionArgs[] = {
+    Arg::q_ptr,    Arg::k_ptr,    Arg::v_ptr,          Arg::seqlen_q,       Arg::seqlen_k,       Arg::hdim_q,
+    Arg::hdim_v,   Arg::num_head_q, Arg::nhead_ratio_qk, Arg::scale_s,      Arg::stride_q,       Arg::stride_k,
+    Arg::stride_v, Arg::nhead_stride_q, Arg::nhead_stride_k, Arg::nhead_stride_v,
 };
+constexpr Arg kForwardArgs[] = {Arg::o_ptr, Arg::stride_o, Arg::nhead_stride_o, Arg::lse_ptr, Arg::nhead_stride_lse};
+constexpr Arg kSplitArgs[]   = {Arg::o_acc_ptr,          Arg::lse_acc_ptr,          Arg::num_splits,
+                                Arg::stride_o_acc,       Arg::nhead_stride_o_acc,   Arg::nhead_stride_lse_acc,
+                                Arg::split_stride_o_acc, Arg::split_stride_lse_acc};
+constexpr Arg kPageArgs[]    = {Arg::block_table_ptr, Arg::batch_stride_block_table, Arg::page_block_size, Arg::is_gappy,
+                                Arg::batch_stride_k,  Arg::batch_stride_v};
+constexpr Arg kCombineArgs[] = {Arg::o_acc_ptr, Arg::lse_acc_ptr, Arg::o_ptr,    Arg::lse_ptr, Arg::seqstart_q_ptr,
+                                Arg::seqlen_q,  Arg::hdim_v,      Arg::num_splits, Arg::stride_o};
+constexpr Arg kBatchArgs[]   = {Arg::batch_stride_q, Arg::batch_stride_k, Arg::batch_stride_v, Arg::batch_stride_o,
+                                Arg::batch_stride_lse};
+constexpr Arg kGroupArgs[]   = {Arg::seqstart_q_ptr, Arg::seqstart_k_ptr, Arg::seqlen_k_ptr};
 constexpr Arg kMaskArgs[]    = {Arg::window_size_left, Arg::window_size_right, Arg::mask_type};
 constexpr Arg kAlibiArgs[]   = {Arg::alibi_slope_ptr, Arg::alibi_slope_stride};
 constexpr Arg kSoftcapArgs[] = {Arg::logits_soft_cap, Arg::logits_soft_cap_rcp};
-constexpr Arg kDropoutArgs[] = {Arg::rp_undrop, Arg::p_undrop_in_uint8_t, Arg::drop_seed, Arg::drop_offset};
+constexpr Arg kDropoutArgs[] = {Arg::rp_undrop,      Arg::p_undrop_in_uint8_t, Arg::drop_seed,      Arg::drop_offset,
+                                Arg::rand_val_ptr,   Arg::is_store_randval,    Arg::stride_randval, Arg::nhead_stride_randval,
+                                Arg::is_drop_seed_offset_from_host};
 
 template <class Args>
 void require(const JsonReader& reader, const KernelInfo& kernel, const Args& args)
@@ -38,13 +48,8 @@ void require(const JsonReader& reader, const KernelInfo& kernel, const Args& arg
     }
 }
 
-void check_presence(const JsonReader& reader, const KernelInfo& kernel)
+void check_features(const JsonReader& reader, const KernelInfo& kernel)
 {
-    if(kernel.op != "fmha_fwd" || kernel.mode != "batch")
-    {
-        return; // not launched by this library
-    }
-    require(reader, kernel, kForwardArgs);
     if(kernel.mask)
     {
         require(reader, kernel, kMaskArgs);
@@ -60,6 +65,39 @@ void check_presence(const JsonReader& reader, const KernelInfo& kernel)
     if(kernel.dropout)
     {
         require(reader, kernel, kDropoutArgs);
+    }
+}
+
+void check_presence(const JsonReader& reader, const KernelInfo& kernel)
+{
+    if(kernel.op == "fmha_fwd" && (kernel.mode == "batch" || kernel.mode == "group"))
+    {
+        require(reader, kernel, kAttentionArgs);
+        require(reader, kernel, kForwardArgs);
+        if(kernel.mode == "batch")
+        {
+            require(reader, kernel, kBatchArgs);
+        }
+        else
+        {
+            require(reader, kernel, kGroupArgs);
+        }
+        check_features(reader, kernel);
+    }
+    if(kernel.op == "fmha_fwd_splitkv" && kernel.mode == "group")
+    {
+        require(reader, kernel, kAttentionArgs);
+        require(reader, kernel, kSplitArgs);
+        require(reader, kernel, kGroupArgs);
+        if(kernel.page > 0)
+        {
+            require(reader, kernel, kPageArgs);
+        }
+        check_features(reader, kernel);
+    }
+    if(kernel.op == "split_combine")
+    {
+        require(reader, kernel, kCombineArgs);
     }
 }
 

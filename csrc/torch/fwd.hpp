@@ -1,4 +1,4 @@
-// The torch op `fwd`: tensors to a forward request.
+// The torch op `fwd`: attention of sequences of one length.
 #pragma once
 
 #include <cstdint>
@@ -9,14 +9,19 @@
 
 namespace flash_attn_rocm {
 
-std::tuple<torch::stable::Tensor, torch::stable::Tensor> fwd(torch::stable::Tensor q,
-                                                             torch::stable::Tensor k,
-                                                             torch::stable::Tensor v,
-                                                             std::optional<torch::stable::Tensor> alibi_slopes,
-                                                             double softmax_scale,
-                                                             std::int64_t window_left,
-                                                             std::int64_t window_right,
-                                                             double softcap,
-                                                             double dropout_p);
+// out, lse, dropout_map.
+using FwdResult = std::tuple<torch::stable::Tensor, torch::stable::Tensor, torch::stable::Tensor>;
+
+FwdResult fwd(torch::stable::Tensor q,
+              torch::stable::Tensor k,
+              torch::stable::Tensor v,
+              std::optional<torch::stable::Tensor> alibi_slopes,
+              std::optional<torch::stable::Tensor> rng_state,
+              double softmax_scale,
+              std::int64_t window_left,
+              std::int64_t window_right,
+              double softcap,
+              double dropout_p,
+              bool return_dropout_map);
 
 } // namespace flash_attn_rocm

@@ -2,19 +2,42 @@
 #include <torch/csrc/stable/library.h>
 
 #include "fwd.hpp"
+#include "kvcache_fwd.hpp"
 #include "torch_runtime.hpp"
+#include "varlen_fwd.hpp"
 
 STABLE_TORCH_LIBRARY(flash_attn_rocm, library)
 {
     flash_attn_rocm::announce_torch();
-    // alibi_slopes is positional: torch.library.register_autograd refuses keyword-only tensors.
-    library.def("fwd(Tensor q, Tensor k, Tensor v, Tensor? alibi_slopes=None, *, float softmax_scale, "
-                "int window_left=-1, int window_right=-1, float softcap=0., float dropout_p=0.) "
-                "-> (Tensor out, Tensor lse)");
+    // Optional tensors are positional: torch.library.register_autograd refuses keyword-only ones.
+    library.def("fwd(Tensor q, Tensor k, Tensor v, Tensor? alibi_slopes=None, Tensor? rng_state=None, *, "
+                "float softmax_scale, int window_left=-1, int window_right=-1, float softcap=0., "
+                "float dropout_p=0., bool return_dropout_map=False) "
+                "-> (Tensor out, Tensor lse, Tensor dropout_map)");
+    library.def("varlen_fwd(Tensor q, Tensor k, Tensor v, Tensor cu_seqlens_q, Tensor cu_seqlens_k, "
+                "Tensor? seqused_k=None, Tensor? block_table=None, Tensor? alibi_slopes=None, Tensor? rng_state=None, "
+                "*, int max_seqlen_q, int max_seqlen_k, float softmax_scale, int window_left=-1, int window_right=-1, "
+                "float softcap=0., float dropout_p=0., bool return_dropout_map=False, int num_splits=0) "
+                "-> (Tensor out, Tensor lse, Tensor dropout_map)");
+    library.def("kvcache_fwd(Tensor q, Tensor(a!) k_cache, Tensor(b!) v_cache, Tensor? k=None, Tensor? v=None, "
+                "Tensor? rotary_cos=None, Tensor? rotary_sin=None, Tensor? cache_seqlens=None, "
+                "Tensor? cache_batch_idx=None, Tensor? cache_leftpad=None, Tensor? block_table=None, "
+                "Tensor? alibi_slopes=None, *, float softmax_scale, int window_left=-1, int window_right=-1, "
+                "float softcap=0., bool rotary_interleaved=True, int num_splits=0) -> (Tensor out, Tensor lse)");
 }
 
 // "CUDA" is the dispatch key of AMD GPUs in a ROCm build of torch.
-STABLE_TORCH_LIBRARY_IMPL(flash_attn_rocm, CUDA, library) { library.impl("fwd", TORCH_BOX(&flash_attn_rocm::fwd)); }
+STABLE_TORCH_LIBRARY_IMPL(flash_attn_rocm, CUDA, library)
+{
+    library.impl("fwd", TORCH_BOX(&flash_attn_rocm::fwd));
+    library.impl("varlen_fwd", TORCH_BOX(&flash_attn_rocm::varlen_fwd));
+    library.impl("kvcache_fwd", TORCH_BOX(&flash_attn_rocm::kvcache_fwd));
+}
 
 // CPU tensors run on the emulated GPU.
-STABLE_TORCH_LIBRARY_IMPL(flash_attn_rocm, CPU, library) { library.impl("fwd", TORCH_BOX(&flash_attn_rocm::fwd)); }
+STABLE_TORCH_LIBRARY_IMPL(flash_attn_rocm, CPU, library)
+{
+    library.impl("fwd", TORCH_BOX(&flash_attn_rocm::fwd));
+    library.impl("varlen_fwd", TORCH_BOX(&flash_attn_rocm::varlen_fwd));
+    library.impl("kvcache_fwd", TORCH_BOX(&flash_attn_rocm::kvcache_fwd));
+}

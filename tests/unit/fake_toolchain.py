@@ -80,7 +80,7 @@ if "-dependency-file" in words:
 shape = r"using (Shape\\w+) = ck_tile::TileFmhaShape<ck_tile::sequence<([\\d, ]+)>"
 shapes = dict(re.findall(shape, source.read_text()))
 kernels = []
-pairs = re.findall(r"_t, (Shape\\w+),.*?FA_FWD_KERNEL\\((\\w+),", source.read_text(), flags=re.DOTALL)
+pairs = re.findall(r"_t, (Shape\\w+),.*?FA_TILED_KERNEL\\((\\w+),", source.read_text(), flags=re.DOTALL)
 for shape, name in pairs:
     m0, n0, _, n1, _, hdim = (int(number) for number in shapes[shape].split(","))
     kernels.append(FakeKernel(name, tile=(m0, n0, hdim, n1)))

@@ -52,6 +52,7 @@ def test_row_has_the_fields_the_host_library_reads(tmp_path: Path) -> None:
             "softcap": False,
             "dropout": False,
             "padding": "seqlen",
+            "page": 0,
             "tile_m": 64,
             "tile_n": 64,
             "block_threads": 128,

@@ -68,10 +68,14 @@ def test_large_groups_are_cut_evenly_with_at_most_16_kernels() -> None:
 
 
 def test_opt_dim_keeps_only_those_head_dims() -> None:
-    assert {spec.variant.hdim for unit in plan_units(GFX1201, "inference", [32, 128]) for spec in unit.specs} == {
-        32,
-        128,
-    }
+    specs = [spec for unit in plan_units(GFX1201, "inference", [32, 128]) for spec in unit.specs]
+    assert {spec.variant.hdim for spec in specs if spec.tile is not None} == {32, 128}
+
+
+def test_kernels_of_our_own_are_one_unit_per_dtype_whatever_the_head_dims() -> None:
+    units = [unit for unit in plan_units(GFX1201, "inference", [64]) if unit.specs[0].tile is None]
+    assert [unit.name for unit in units] == ["plain_gfx1201_bf16", "plain_gfx1201_fp16"]
+    assert [spec.name for spec in units[0].specs] == ["kv_prepare_gfx1201_bf16", "split_combine_gfx1201_bf16"]
 
 
 def test_head_dim_without_kernels_names_the_offered_ones() -> None:

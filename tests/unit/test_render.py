@@ -6,6 +6,7 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
+import ck.render
 from ck.plan import KernelSpec, Unit, plan_units
 from ck.render import render_launcher, render_unit
 from ck.tiling import Tile
@@ -31,6 +32,22 @@ def test_flags_follow_the_order_of_the_wrapper_template() -> None:
     assert [name.replace(" ", "") for name in flags(PLAIN)] == [name.lower() for name in parameters]
 
 
+def test_flags_of_split_kernels_follow_their_template_too() -> None:
+    header = (DEVICE / "fmha_fwd_splitkv.hpp").read_text()
+    parameters = re.findall(r"bool k(\w+)_[,>]", header.partition("struct FmhaFwdSplitKv")[0])
+    split = replace(PLAIN, op="fmha_fwd_splitkv", mode="group", padding="full", page=16, bias="alibi")
+    assert [name.replace(" ", "") for name in flags(split)] == [name.lower() for name in parameters]
+    assert {name for name, value in flags(split).items() if value == "true"} == {"pad hdim", "alibi", "paged"}
+
+
+def test_plain_kernels_are_templates_over_the_element() -> None:
+    spec = KernelSpec("gfx1201", replace(PLAIN, op="split_combine", hdim=256, padding="full"), None)
+    text = render_unit(Unit("u", "gfx1201", (spec,)))
+    assert "using Kernel0 = flash_attn_rocm::SplitCombine<__bf16>;" in text
+    assert "FA_PLAIN_KERNEL(split_combine_gfx1201_bf16, Kernel0);" in text
+    assert '#include "split_combine.hpp"' in text
+
+
 def test_each_feature_sets_its_own_flag_only() -> None:
     assert set(flags(PLAIN).values()) == {"false"}
     for change, names in (
@@ -54,10 +71,10 @@ def test_dtype_chooses_the_element_type() -> None:
 def test_every_kernel_is_instantiated_once_with_a_shape_that_is_defined() -> None:
     for unit in plan_units(load_arch("gfx1201"), "full"):
         text = render_unit(unit)
-        assert re.findall(r"FA_FWD_KERNEL\((\w+),", text) == [spec.name for spec in unit.specs]
+        assert re.findall(r"FA_\w+_KERNEL\((\w+),", text) == [spec.name for spec in unit.specs]
         defined = set(re.findall(r"^using (Shape\w+) =", text, flags=re.MULTILINE))
         assert set(re.findall(r"_t, (Shape\w+),", text)) == defined
-        assert len(defined) == len({spec.tile for spec in unit.specs})
+        assert len(defined) == len({spec.tile for spec in unit.specs if spec.tile is not None})
 
 
 def test_text_is_the_same_every_time_and_names_no_path() -> None:
@@ -67,11 +84,14 @@ def test_text_is_the_same_every_time_and_names_no_path() -> None:
 
 
 def test_macro_and_header_exist() -> None:
-    assert "#define FA_FWD_KERNEL(name, kernel_type)" in (DEVICE / "fmha_fwd.hpp").read_text()
+    for macro in ("FA_TILED_KERNEL", "FA_PLAIN_KERNEL"):
+        assert f"#define {macro}(name, kernel_type)" in (DEVICE / "kernel_record.hpp").read_text()
+    for header in ck.render._HEADER.values():
+        assert (DEVICE / header).exists()
 
 
 def test_launcher_holds_one_kernel_and_ck_own_header() -> None:
     text = render_launcher(KernelSpec("gfx1201", PLAIN, D64))
     assert text.count("FmhaFwd<") == 1
     assert text.index('"fmha_fwd.hpp"') < text.index('"device/fmha_fwd.hpp"')
-    assert "FA_FWD_KERNEL" not in text
+    assert "_KERNEL(" not in text

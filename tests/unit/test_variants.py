@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ck.errors import RequestError, TableError
-from ck.variants import load_variants
+from ck.variants import OPS, Variant, load_variants
 
 ROW = """
 [[kernels]]
@@ -39,10 +39,46 @@ def test_smoke_is_two_head_dims_two_dtypes_plain_and_masked_with_three_paddings(
     assert {v.dtype for v in smoke} == {"fp16", "bf16"}
 
 
-def test_inference_is_forward_up_to_d128_without_dropout() -> None:
+def test_inference_is_every_head_dim_without_dropout() -> None:
     inference = load_variants().of_profile("inference")
-    assert {v.hdim for v in inference} == {32, 64, 128}
+    assert {v.hdim for v in inference} == {32, 64, 96, 128, 192, 256}
     assert not any(v.dropout for v in inference)
+
+
+FEATURES = {
+    "mask": lambda v: v.mask,
+    "no mask": lambda v: not v.mask,
+    "ALiBi": lambda v: v.bias == "alibi",
+    "softcap": lambda v: v.softcap,
+    "dropout": lambda v: v.dropout,
+    "group": lambda v: v.mode == "group",
+    **{f"hdim {hdim}": lambda v, hdim=hdim: v.hdim == hdim for hdim in (32, 64, 96, 128, 192, 256)},
+    **{f"padding {padding}": lambda v, padding=padding: v.padding == padding for padding in ("none", "seqlen", "full")},
+    **{f"page {page}": lambda v, page=page: v.page == page for page in (0, 16, 64)},
+    **{f"op {op}": lambda v, op=op: v.op == op for op in OPS},
+}
+
+
+@pytest.mark.parametrize("feature", FEATURES)
+def test_ci_has_every_feature_with_few_kernels(feature: str) -> None:
+    kernels = load_variants().of_profile("ci", "gfx1201")
+    assert any(FEATURES[feature](kernel) for kernel in kernels)
+    assert len(kernels) <= 70
+
+
+def test_ci_has_every_feature_up_to_d128_in_both_dtypes() -> None:
+    """A kernel with mask and padding serves every call up to its head dim."""
+    kernels = load_variants().of_profile("ci", "gfx1201")
+    for dtype in ("fp16", "bf16"):
+        for mode in ("batch", "group"):
+            for bias, softcap, dropout in (
+                ("none", False, False),
+                ("alibi", False, False),
+                ("none", True, False),
+                ("none", False, True),
+            ):
+                wanted = ("fmha_fwd", 128, dtype, mode, True, bias, softcap, dropout, "full")
+                assert Variant(*wanted) in kernels, wanted
 
 
 def test_every_profile_is_within_full() -> None:
@@ -55,8 +91,20 @@ def test_overlapping_rows_give_each_variant_once(tmp_path: Path) -> None:
     assert len(load(tmp_path, TABLE + ROW).of_profile("small")) == 2
 
 
+def test_rows_may_name_their_gpus(tmp_path: Path) -> None:
+    table = load(tmp_path, TABLE.replace('why = "a test"', 'why = "a test"\ngpus = ["gfx1200"]'))
+    assert len(table.of_profile("small")) == len(table.of_profile("small", "gfx1200")) == 2
+    assert table.of_profile("small", "gfx1201") == ()
+    one_more = ROW.replace('why = "a test"', 'why = "a test"\ngpus = ["gfx1200"]')
+    assert len(load(tmp_path, TABLE + one_more).of_profile("small", "gfx1201")) == 2
+
+
+def test_ci_compiles_little_for_the_second_gpu_of_a_family() -> None:
+    assert len(load_variants().of_profile("ci", "gfx1200")) == 2
+
+
 def test_unknown_profile_names_the_known_ones() -> None:
-    with pytest.raises(RequestError, match=r"'nope'.*smoke, inference, full") as error:
+    with pytest.raises(RequestError, match=r"'nope'.*smoke, ci, inference, full") as error:
         load_variants().of_profile("nope")
     assert error.value.exit_code == 2
 
@@ -75,6 +123,10 @@ def test_unknown_profile_names_the_known_ones() -> None:
         ('dtypes = ["bf16"]', 'dtypes = ["fp32"]', "dtypes has .'fp32'.*'fp16', 'bf16'"),
         ('profiles = ["small"]', 'profiles = ["large"]', "profiles has .'large'"),
         ('op = "fmha_fwd"', 'op = "gemm"', "op is 'gemm'"),
+        ('paddings = ["none"]', "", "missing keys .'paddings'"),
+        ('why = "a test"', 'why = "a test"\ngpus = ["gfx1"]', "gpus has .'gfx1'.; allowed: .*'gfx1201'"),
+        ('paddings = ["none"]', 'paddings = ["none"]\npages = [48]', r"pages has .48.; allowed: .0, 16, 64"),
+        ('op = "fmha_fwd"', 'op = "split_combine"', "split_combine kernel is not made in variants"),
         ("schema = 1", "schema = 2", "schema is 2"),
         ("schema = 1", "schema = ", "not valid TOML"),
     ],

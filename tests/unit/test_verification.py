@@ -17,10 +17,21 @@ from flash_attn_rocm.verification import worker
 from flash_attn_rocm.verification.cases import Case, plan_cases
 from flash_attn_rocm.verification.worker import Result
 
+PLAIN = {
+    "op": "fmha_fwd",
+    "mode": "batch",
+    "mask": False,
+    "bias": "none",
+    "softcap": False,
+    "dropout": False,
+    "padding": "seqlen",
+    "page": 0,
+}
+
 
 def rows(head_dims: tuple[int, ...], tile: tuple[int, int] = (64, 64)) -> list[dict[str, Any]]:
     return [
-        {"op": "fmha_fwd", "mode": "batch", "dtype": dtype, "hdim_q": head_dim, "tile_m": tile[0], "tile_n": tile[1]}
+        PLAIN | {"dtype": dtype, "hdim_q": head_dim, "tile_m": tile[0], "tile_n": tile[1]}
         for dtype in ("fp16", "bf16")
         for head_dim in head_dims
     ]
@@ -49,6 +60,32 @@ def test_the_cases_reach_every_kernel(head_dims: tuple[int, ...], tile: tuple[in
         for mask in (False, True)
         for padding in ("none", "seqlen", "full")
     }
+
+
+def test_each_kernel_with_features_has_a_call_of_its_own() -> None:
+    base = PLAIN | {"dtype": "bf16", "hdim_q": 128, "tile_m": 64, "tile_n": 32}
+    changes: list[tuple[dict[str, Any], dict[str, Any]]] = [
+        ({"mode": "group"}, {"mode": "group", "head_dim": 128}),
+        ({"mode": "group", "mask": True, "padding": "full"}, {"mode": "group", "causal": True, "head_dim": 127}),
+        ({"bias": "alibi"}, {"alibi": True, "mode": "batch"}),
+        ({"softcap": True}, {"softcap": 4.0}),
+        ({"dropout": True, "mode": "group"}, {"dropout_p": 0.25, "mode": "group"}),
+        ({"op": "fmha_fwd_splitkv", "mode": "group"}, {"mode": "cache", "page": 0, "num_splits": 2}),
+        ({"op": "fmha_fwd_splitkv", "mode": "group", "page": 16}, {"mode": "cache", "page": 48}),
+        ({"op": "fmha_fwd_splitkv", "mode": "group", "page": 64}, {"mode": "cache", "page": 128}),
+    ]
+    cases = plan_cases([base | change for change, _ in changes])
+    assert len(cases) == len(changes)
+    for case, (_, wanted) in zip(cases, changes, strict=True):
+        assert {name: getattr(case, name) for name in wanted} == wanted
+        assert not case.plain
+    assert len({case.name for case in cases}) == len(cases)
+
+
+def test_kernels_of_our_own_need_no_case_of_their_own() -> None:
+    row = PLAIN | {"op": "split_combine", "dtype": "bf16", "hdim_q": 256, "tile_m": 4, "tile_n": 1}
+    plain = rows((64,))
+    assert plan_cases([*plain, row]) == plan_cases(plain)
 
 
 def test_without_kernels_there_is_a_default_grid_with_distinct_names() -> None:

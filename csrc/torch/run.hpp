@@ -1,0 +1,18 @@
+// Runs launches where the tensors are: queued on torch's current stream, or at once on the emulated GPU.
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include "../host/hip_types.hpp"
+#include "tensors.hpp"
+
+namespace flash_attn_rocm {
+
+// The device that kernels for these tensors run on; 0 for CPU tensors (the first emulated GPU).
+int device_of(const Tensor& q);
+
+// Calls `launch` with device and stream. `used` are all tensors whose memory the kernels may touch.
+void run_where(const Tensor& q, const std::vector<Tensor>& used, const std::function<void(int, HipStream)>& launch);
+
+} // namespace flash_attn_rocm

@@ -1,0 +1,194 @@
+// Checks of tensors, and their views and copies for the kernels.
+#include "tensors.hpp"
+
+#include <limits>
+
+#include <torch/csrc/stable/ops.h>
+
+#include "../host/checks.hpp"
+#include "../host/error.hpp"
+#include "../host/library.hpp"
+
+namespace flash_attn_rocm {
+namespace {
+
+bool same_device(const Tensor& a, const Tensor& b)
+{
+    return a.is_cuda() == b.is_cuda() && a.is_cpu() == b.is_cpu() && a.get_device_index() == b.get_device_index();
+}
+
+// Elements from the first to the last one in memory.
+std::int64_t spanned_elements(const Tensor& tensor)
+{
+    if(tensor.numel() == 0)
+    {
+        return 0;
+    }
+    std::int64_t last = 0;
+    for(std::int64_t i = 0; i < tensor.dim(); ++i)
+    {
+        last += (tensor.size(i) - 1) * tensor.stride(i);
+    }
+    return last + 1;
+}
+
+// A storage can be shrunk under its tensors (as sharded training does to free parameters); reading on would crash.
+void check_storage(const Tensor& tensor, const char* name)
+{
+    std::int64_t bytes  = 0;
+    std::int64_t offset = 0;
+    TORCH_ERROR_CODE_CHECK(aoti_torch_get_storage_size(tensor.get(), &bytes));
+    TORCH_ERROR_CODE_CHECK(aoti_torch_get_storage_offset(tensor.get(), &offset));
+    const std::int64_t elements = spanned_elements(tensor);
+    const auto element_bytes    = static_cast<std::int64_t>(tensor.element_size());
+    const std::int64_t needed   = elements == 0 ? 0 : (offset + elements) * element_bytes;
+    STD_TORCH_CHECK(needed <= bytes,
+                    name, " has shape ", describe_shape(tensor), " and needs ", needed, " bytes, but its storage is "
+                    "too small: it has ", bytes, ". It was resized after the tensor was made: restore it first");
+}
+
+bool head_dim_contiguous(const Tensor& tensor)
+{
+    const std::int64_t last = tensor.dim() - 1;
+    return tensor.size(last) == 1 || tensor.stride(last) == 1;
+}
+
+} // namespace
+
+std::string describe_shape(const Tensor& tensor)
+{
+    std::string text;
+    for(std::int64_t i = 0; i < tensor.dim(); ++i)
+    {
+        text += concat(i == 0 ? "" : ", ", tensor.size(i));
+    }
+    return "(" + text + ")";
+}
+
+void check_place(const Tensor& tensor, const char* name, const Tensor& q)
+{
+    STD_TORCH_CHECK(same_device(q, tensor), name, " is not on q's device: q, k, v and all others must be on one device");
+    check_storage(tensor, name);
+}
+
+void check_dtypes(const Tensor& q, const Tensor& k, const Tensor& v)
+{
+    const ScalarType dtype = q.scalar_type();
+    STD_TORCH_CHECK(dtype == ScalarType::Half || dtype == ScalarType::BFloat16,
+                    "q has dtype ", torch::headeronly::toString(dtype), "; allowed: Half (float16) and BFloat16");
+    STD_TORCH_CHECK(k.scalar_type() == dtype && v.scalar_type() == dtype,
+                    "q, k and v must have one dtype, but have ",
+                    torch::headeronly::toString(dtype), ", ",
+                    torch::headeronly::toString(k.scalar_type()), " and ",
+                    torch::headeronly::toString(v.scalar_type()));
+    STD_TORCH_CHECK(same_device(q, k) && same_device(q, v), "q, k and v must be on one device");
+    check_storage(q, "q");
+    check_storage(k, "k");
+    check_storage(v, "v");
+}
+
+void check_int32(const Tensor& tensor, const char* name, const std::vector<std::int64_t>& shape, const Tensor& q)
+{
+    bool fits = tensor.dim() == static_cast<std::int64_t>(shape.size());
+    std::string wanted;
+    for(std::size_t i = 0; i < shape.size(); ++i)
+    {
+        const auto dim = static_cast<std::int64_t>(i);
+        fits           = fits && (shape[i] < 0 || tensor.size(dim) == shape[i]);
+        wanted += concat(i == 0 ? "" : ", ", shape[i] < 0 ? std::string("any") : std::to_string(shape[i]));
+    }
+    STD_TORCH_CHECK(fits, name, " has shape ", describe_shape(tensor), "; expected (", wanted, ")");
+    STD_TORCH_CHECK(tensor.scalar_type() == ScalarType::Int,
+                    name, " has dtype ", torch::headeronly::toString(tensor.scalar_type()), "; expected Int (int32)");
+    STD_TORCH_CHECK(tensor.is_contiguous(), name, " is not contiguous. Pass ", name, ".contiguous()");
+    check_place(tensor, name, q);
+}
+
+void check_device(const Tensor& q)
+{
+    STD_TORCH_CHECK(q.is_cuda() || Library::instance().hip().emulated(),
+                    "tensors are on the CPU and no emulated GPU is in use. Move them to an AMD GPU, or set "
+                    "FLASH_ATTN_ROCM_EMULATE=<gfx> before the first call");
+}
+
+// Strides of a dimension of size 1 are arbitrary in torch and multiplied by 0 in the kernels; they are replaced by those
+// of a contiguous tensor, or for rows, whose stride must fit 32 bits, by that of adjacent rows.
+TensorView view_of(const Tensor& tensor)
+{
+    const std::int64_t row   = tensor.dim() - 3;
+    const std::int64_t heads = tensor.size(row + 1);
+    const std::int64_t hdim  = tensor.size(row + 2);
+    TensorView view;
+    view.data        = tensor.data_ptr();
+    view.row_stride  = tensor.size(row) == 1 ? hdim : tensor.stride(row);
+    view.head_stride = heads == 1 ? hdim : tensor.stride(row + 1);
+    if(row == 1)
+    {
+        view.batch_stride = tensor.size(0) == 1 ? tensor.size(1) * heads * hdim : tensor.stride(0);
+    }
+    return view;
+}
+
+Tensor readable(const Tensor& tensor, std::int64_t seqlen, const char* name)
+{
+    const std::int64_t hdim = tensor.size(tensor.dim() - 1);
+    if(head_dim_contiguous(tensor) && !layout_too_large(view_of(tensor), seqlen, hdim))
+    {
+        return tensor;
+    }
+    Tensor copy = torch::stable::contiguous(tensor);
+    STD_TORCH_CHECK(!layout_too_large(view_of(copy), seqlen, hdim),
+                    name, " has shape ", describe_shape(tensor),
+                    ": one head spans more than 2 GiB, which the kernels' 32-bit offsets cannot address. "
+                    "Split the heads or the sequence into chunks");
+    return copy;
+}
+
+Tensor aligned(const Tensor& tensor)
+{
+    if(!layout_misaligned(view_of(tensor)))
+    {
+        return tensor;
+    }
+    const Tensor contiguous = torch::stable::contiguous(tensor);
+    return layout_misaligned(view_of(contiguous)) ? torch::stable::clone(contiguous) : contiguous;
+}
+
+ByteRange byte_range(const Tensor& tensor)
+{
+    const auto begin = reinterpret_cast<std::uintptr_t>(tensor.data_ptr());
+    return {begin, begin + static_cast<std::uintptr_t>(spanned_elements(tensor)) * tensor.element_size()};
+}
+
+void fill_unseen(Tensor& out, Tensor& lse)
+{
+    torch::stable::fill_(out, 0.0);
+    torch::stable::fill_(lse, -std::numeric_limits<double>::infinity());
+}
+
+void set_alibi(FwdRequest& request, const Tensor& slopes, const Tensor& q)
+{
+    const bool per_batch = slopes.dim() == 2;
+    const bool fits      = (slopes.dim() == 1 || (per_batch && slopes.size(0) == request.batch)) &&
+                      slopes.size(slopes.dim() - 1) == request.heads_q;
+    STD_TORCH_CHECK(fits,
+                    "alibi_slopes has shape ", describe_shape(slopes), "; expected (", request.heads_q, ") or (",
+                    request.batch, ", ", request.heads_q, ")");
+    STD_TORCH_CHECK(slopes.scalar_type() == ScalarType::Float,
+                    "alibi_slopes has dtype ", torch::headeronly::toString(slopes.scalar_type()), "; expected Float");
+    STD_TORCH_CHECK(head_dim_contiguous(slopes), "alibi_slopes is not contiguous along the heads");
+    check_place(slopes, "alibi_slopes", q);
+    request.alibi_slopes       = slopes.data_ptr();
+    request.alibi_batch_stride = per_batch ? slopes.stride(0) : 0;
+}
+
+void set_rng_state(FwdRequest& request, const Tensor& rng_state, const Tensor& q)
+{
+    STD_TORCH_CHECK(rng_state.numel() == 2 && rng_state.scalar_type() == ScalarType::Long && rng_state.is_contiguous(),
+                    "rng_state has shape ", describe_shape(rng_state), " and dtype ",
+                    torch::headeronly::toString(rng_state.scalar_type()), "; expected (2) int64: seed and offset");
+    check_place(rng_state, "rng_state", q);
+    request.dropout.rng_state = rng_state.data_ptr();
+}
+
+} // namespace flash_attn_rocm

@@ -1,0 +1,53 @@
+// What the ops do with tensors before a launch: checks, views for the host library, copies where a layout needs them.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include <torch/csrc/stable/tensor.h>
+
+#include "../host/fwd_request.hpp"
+#include "../host/host_memory.hpp"
+
+namespace flash_attn_rocm {
+
+using torch::headeronly::ScalarType;
+using torch::stable::Tensor;
+
+std::string describe_shape(const Tensor& tensor);
+
+// Throws unless the tensor lies on the device of `q` and its storage holds all of its elements.
+void check_place(const Tensor& tensor, const char* name, const Tensor& q);
+
+// Throws unless q, k and v are float16 or bfloat16, all alike, where check_place wants them.
+void check_dtypes(const Tensor& q, const Tensor& k, const Tensor& v);
+
+// Throws unless the tensor is int32, contiguous, of this shape (-1: any extent), where check_place wants it.
+void check_int32(const Tensor& tensor, const char* name, const std::vector<std::int64_t>& shape, const Tensor& q);
+
+// Makes sure the op can run where q is; for CPU tensors that is an emulated GPU.
+void check_device(const Tensor& q);
+
+// A (batch, seqlen, heads, head dim) or (rows, heads, head dim) tensor.
+TensorView view_of(const Tensor& tensor);
+
+// The tensor, or a copy where no kernel can read it as it lies in memory: head dim not contiguous, or one head's
+// `seqlen` rows beyond 32-bit offsets. Throws where a copy does not help.
+Tensor readable(const Tensor& tensor, std::int64_t seqlen, const char* name);
+
+// The tensor, or a copy whose rows start at multiples of 16 bytes.
+Tensor aligned(const Tensor& tensor);
+
+// First to last byte of the elements; the storage may be larger.
+ByteRange byte_range(const Tensor& tensor);
+
+// Zeros in out, -inf in lse: no query sees a key.
+void fill_unseen(Tensor& out, Tensor& lse);
+
+// Slopes of shape (heads) or (batch, heads), float32, into the request.
+void set_alibi(FwdRequest& request, const Tensor& slopes, const Tensor& q);
+
+// rng_state into the request; checks that it is int64 (2).
+void set_rng_state(FwdRequest& request, const Tensor& rng_state, const Tensor& q);
+
+} // namespace flash_attn_rocm
