@@ -26,6 +26,12 @@ _KERNEL_KEYS: dict[str, type] = {
     "hdim_q": int,
     "tile_m": int,
     "tile_n": int,
+    "mask": bool,
+    "bias": str,
+    "softcap": bool,
+    "dropout": bool,
+    "padding": str,
+    "page": int,
 }
 
 

@@ -87,6 +87,8 @@ def _load() -> ctypes.CDLL:
         _check(library, library.fa_rocm_use_hip_library(os.fsencode(hip_library)))
     _pass_kernel_roots(library)
     torch.library.register_fake("flash_attn_rocm::fwd", _fake_fwd)
+    torch.library.register_fake("flash_attn_rocm::varlen_fwd", _fake_varlen_fwd)
+    torch.library.register_fake("flash_attn_rocm::kvcache_fwd", _fake_kvcache_fwd)
     torch.library.register_autograd("flash_attn_rocm::fwd", _backward, setup_context=_save_for_backward)
     _emulated = environment.emulated_gpus()
     return library
@@ -122,13 +124,15 @@ def _fake_fwd(
     k: Tensor,
     v: Tensor,
     alibi_slopes: Tensor | None = None,
+    rng_state: Tensor | None = None,
     *,
     softmax_scale: float,
     window_left: int = -1,
     window_right: int = -1,
     softcap: float = 0.0,
     dropout_p: float = 0.0,
-) -> tuple[Tensor, Tensor]:
+    return_dropout_map: bool = False,
+) -> tuple[Tensor, Tensor, Tensor]:
     # A compiled call inside forward-mode AD: torch.compile traces it anew there (it guards on the dual level), and
     # backends/ck.py cannot look at tensors that are being traced. Without this the tangents would be zeros.
     if forward_ad._current_level >= 0:
@@ -139,18 +143,58 @@ def _fake_fwd(
     # One tensor on "meta" is enough to be sent here; without this check the others' results would be uninitialised.
     torch._check(q.device == k.device == v.device, lambda: "q, k and v must be on one device")
     batch, seqlen_q, heads, _ = q.shape
+    map_shape = (batch, heads, seqlen_q, k.shape[1]) if return_dropout_map and dropout_p > 0.0 else (0,)
+    return (
+        q.new_empty(q.shape),
+        q.new_empty((batch, heads, seqlen_q), dtype=torch.float32),
+        q.new_empty(map_shape, dtype=torch.uint8),
+    )
+
+
+def _fake_varlen_fwd(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    cu_seqlens_q: Tensor,
+    cu_seqlens_k: Tensor,
+    seqused_k: Tensor | None = None,
+    block_table: Tensor | None = None,
+    alibi_slopes: Tensor | None = None,
+    rng_state: Tensor | None = None,
+    *,
+    max_seqlen_k: int,
+    dropout_p: float = 0.0,
+    return_dropout_map: bool = False,
+    **_: Any,
+) -> tuple[Tensor, Tensor, Tensor]:
+    torch._check(q.device == k.device == v.device, lambda: "q, k and v must be on one device")
+    rows, heads, _hdim = q.shape
+    map_shape = (heads, rows, max_seqlen_k) if return_dropout_map and dropout_p > 0.0 else (0,)
+    return (
+        q.new_empty(q.shape),
+        q.new_empty((heads, rows), dtype=torch.float32),
+        q.new_empty(map_shape, dtype=torch.uint8),
+    )
+
+
+def _fake_kvcache_fwd(q: Tensor, k_cache: Tensor, v_cache: Tensor, *_: Any, **__: Any) -> tuple[Tensor, Tensor]:
+    torch._check(q.device == k_cache.device == v_cache.device, lambda: "q and the caches must be on one device")
+    batch, seqlen_q, heads, _hdim = q.shape
     return q.new_empty(q.shape), q.new_empty((batch, heads, seqlen_q), dtype=torch.float32)
 
 
 def _save_for_backward(ctx: Any, inputs: Any, keyword_only_inputs: dict[str, Any], output: Any) -> None:
-    ctx.save_for_backward(*inputs)
-    ctx.arguments = keyword_only_inputs
+    *tensors, _ = inputs
+    ctx.save_for_backward(*tensors)
+    ctx.arguments = {name: value for name, value in keyword_only_inputs.items() if name != "return_dropout_map"}
     # An lse that nobody differentiates must come as None: zeros would cost the O(S^2) float32 path.
     ctx.set_materialize_grads(False)
 
 
-def _backward(ctx: Any, grad_out: Tensor | None, grad_lse: Tensor | None) -> tuple[Tensor | None, ...]:
-    """Gradients of q, k, v (none of alibi_slopes) by computing the same attention again with torch operations.
+def _backward(
+    ctx: Any, grad_out: Tensor | None, grad_lse: Tensor | None, _: Tensor | None
+) -> tuple[Tensor | None, ...]:
+    """Gradients of q, k, v (none of alibi_slopes and rng_state): the same attention again with torch operations.
 
     There is no CK backward yet; torch's attention has the same semantics, so that training is right, at the cost of
     one more forward pass.
@@ -162,7 +206,7 @@ def _backward(ctx: Any, grad_out: Tensor | None, grad_lse: Tensor | None) -> tup
         )
     *tensors, alibi_slopes = ctx.saved_tensors
     if grad_out is None and grad_lse is None:
-        return (None,) * 4
+        return (None,) * 5
     # Autograd enables gradients here iff these gradients are to be differentiated again (create_graph). Then they
     # must depend on the saved tensors themselves, and be made of operations that have second derivatives, which
     # torch's fused attention lacks.
@@ -178,4 +222,4 @@ def _backward(ctx: Any, grad_out: Tensor | None, grad_lse: Tensor | None) -> tup
         pairs = [(o, g) for o, g in ((out, grad_out), (lse, grad_lse)) if g is not None]
         outputs, grads = [o for o, _ in pairs], [g for _, g in pairs]
         # v has no part in lse: zeros for it.
-        return (*torch.autograd.grad(outputs, leaves, grads, create_graph=again, materialize_grads=True), None)
+        return (*torch.autograd.grad(outputs, leaves, grads, create_graph=again, materialize_grads=True), None, None)

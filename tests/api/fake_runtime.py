@@ -68,6 +68,7 @@ def kernel(name: str, **changes: Any) -> dict[str, Any]:
         "softcap": False,
         "dropout": False,
         "padding": "seqlen",
+        "page": 0,
         "tile_m": 64,
         "tile_n": 32,
         "block_threads": 128,

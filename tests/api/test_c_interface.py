@@ -23,6 +23,7 @@ paths = (ctypes.c_char_p * 2)(b"/x", None)
         ("fa_rocm_add_kernel_path(b'')", "fa_rocm_add_kernel_path: the path is empty; expected a path"),
         ("fa_rocm_set_kernel_paths(None, 1)", "fa_rocm_set_kernel_paths: the list is NULL, but its length is 1"),
         ("fa_rocm_set_kernel_paths(paths, 2)", "fa_rocm_set_kernel_paths: the path is NULL; expected a path"),
+        ("fa_rocm_choose_num_splits(1, 1, 1, 1, 0, 1)", "fa_rocm_choose_num_splits: tile_m is 0"),
         ("fa_rocm_describe(None, 9)", "fa_rocm_describe: the buffer is NULL, but its size is 9"),
         ("fa_rocm_launch_counts(None, 9)", "fa_rocm_launch_counts: the buffer is NULL, but its size is 9"),
     ],
@@ -51,3 +52,47 @@ print(library.fa_rocm_set_kernel_paths(None, 0), paths_now())
 """
     run = run_fake(program)
     assert run.stdout.splitlines() == ["0 ['/a', '/b']", "0 0 ['/a', '/b', '/c']", "0 []"], run.stderr
+
+
+# (batch, heads that have tiles of their own, seqlen_q, seqlen_k) -> parts, on 32 multiprocessors with tiles of 64 rows.
+# 128 workgroups fill that GPU (4 a multiprocessor), and a part has 256 keys or more.
+SPLITS = {
+    (1, 8, 1, 8192): 16,  # decode, batch 1: 8 workgroups, 16 parts fill the GPU
+    (1, 8, 1, 2048): 8,  # as many as there are keys for
+    (1, 8, 1, 300): 1,  # too few keys to cut
+    (4, 8, 1, 32768): 4,
+    (16, 8, 1, 32768): 1,  # full without
+    (1, 1, 1, 1 << 20): 128,
+    (9, 8, 1, 8192): 3,  # 72 workgroups leave 44 % idle; 3 rounds' worth fill two rounds to 84 %
+    (1, 32, 4096, 4096): 1,  # prefill
+    (1, 8, 64, 8192): 16,  # one tile of queries, as a few tokens of speculation
+    (1, 8, 65, 8192): 8,
+    (0, 8, 1, 8192): 1,
+    (1, 8, 0, 8192): 1,
+}
+
+
+def test_decode_really_splits(run_fake: RunFake) -> None:
+    """Upstream's heuristic always says 1 with CK (its number of key blocks is computed from the head dim)."""
+    program = f"""{SETUP}
+for problem in {list(SPLITS)!r}:
+    print(library.fa_rocm_choose_num_splits(*problem, 64, 32))
+"""
+    run = run_fake(program)
+    assert dict(zip(SPLITS, map(int, run.stdout.split()), strict=True)) == SPLITS, run.stderr
+
+
+def test_splits_stay_in_range_and_fill_no_less(run_fake: RunFake) -> None:
+    program = f"""{SETUP}
+import random
+random.seed(1)
+for _ in range(3000):
+    batch, heads, rows, keys, units = (random.choice([1, 2, 3, 5, 8, 17, 64, 300]) for _ in range(5))
+    splits = library.fa_rocm_choose_num_splits(batch, heads, rows, 100 * keys, 64, units)
+    assert 1 <= splits <= 128, splits
+    assert splits == 1 or splits * 256 <= 100 * keys
+    workgroups = batch * heads * -(-rows // 64)
+    full = lambda n: n / (-(-n // (4 * units)) * 4 * units)
+    assert full(workgroups * splits) >= full(workgroups) - 1e-9, (batch, heads, rows, keys, units, splits)
+"""
+    assert run_fake(program).returncode == 0

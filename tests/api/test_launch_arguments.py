@@ -320,10 +320,10 @@ print(json.dumps(k.data_ptr()))
 
 
 def test_an_argument_the_library_cannot_fill_is_an_error(run_fake: RunFake) -> None:
-    document = manifest([kernel("odd", args=ARGS | {"rand_val_ptr": [152, 8]})])
+    document = manifest([kernel("odd", args=ARGS | {"bias_ptr": [152, 8]})])
     run = run_fake(PREAMBLE + 'call("x", t(1, 9, 2, 64), t(1, 9, 2, 64), t(1, 9, 2, 64))', document=document)
     assert run.returncode != 0
-    assert "odd: argument rand_val_ptr (8 bytes) has no value" in run.stderr
+    assert "odd: argument bias_ptr (8 bytes) has no value" in run.stderr
     assert not run.launches()
 
 

@@ -1,29 +1,33 @@
 """Every kernel of kernels.json is executed: each is called with a problem that the documented rules send to it alone.
 
-The rules (README, ck/variants.toml): the smallest head dim that holds the problem's; a mask kernel when a window hides
-a key; no padding when lengths are whole tiles, else seqlen padding; full padding when the head dim is smaller than the
-tile's.
+The rules (README, ck/variants.toml): the smallest head dim that holds the problem's; a kernel without mask when no
+window hides a key and there is one; no padding when lengths are whole tiles, else seqlen padding; full padding when the
+head dim is smaller than the tile's; of the kernels for pages, the one with the longest steps that fit a page.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
-from tests.conftest import BUILD_FIRST, ENVIRONMENT
-from tests.kernels.test_forward import Case, check
+from tests.conftest import BUILD_FIRST, EMULATED_GPU, ENVIRONMENT
+from tests.kernels.feature_reference import Features
+from tests.kernels.test_features import load_ops, normal, run_batch, run_varlen
+from tests.kernels.test_kvcache import Case, run
 
 DTYPES = {"fp16": torch.float16, "bf16": torch.bfloat16}
+Kernel = dict[str, Any]
 
 
-def installed_kernels() -> list[dict[str, Any]]:
-    """Rows of every kernels.json in build/env."""
-    manifests = sorted((ENVIRONMENT / "share" / "flash_attn_rocm").glob("*/kernels.json"))
-    return [kernel for manifest in manifests for kernel in json.loads(manifest.read_text(encoding="utf-8"))["kernels"]]
+def installed_kernels() -> list[Kernel]:
+    """Rows of the tested GPU's kernels.json in build/env."""
+    manifest = ENVIRONMENT / "share" / "flash_attn_rocm" / EMULATED_GPU / "kernels.json"
+    return list(json.loads(manifest.read_text(encoding="utf-8"))["kernels"]) if manifest.exists() else []
 
 
 KERNELS = installed_kernels()
@@ -36,36 +40,83 @@ def launch_counts() -> dict[str, int]:
     return dict(json.loads(ops.read_json("fa_rocm_launch_counts")))
 
 
-def problem_for(kernel: dict[str, Any], smaller_hdims: list[int]) -> Case:
-    """The problem that only this kernel should get."""
-    whole_tiles = kernel["padding"] == "none"
-    headdim = kernel["hdim_q"]
-    if kernel["padding"] == "full":
-        # One less than the tile's and more than the next smaller tile's.
-        headdim = max([kernel["hdim_q"] - 1, *(hdim + 1 for hdim in smaller_hdims if hdim < kernel["hdim_q"])])
-    return Case(
-        DTYPES[kernel["dtype"]],
-        headdim,
-        2 * kernel["tile_m"] + (0 if whole_tiles else 1),
-        3 * kernel["tile_n"] - (0 if whole_tiles else 1),
-        nheads=2,
-        nheads_k=1,
-        causal=kernel["mask"],
+def launched_by(call: Callable[[], object]) -> set[str]:
+    """Names of the kernels that a call launches."""
+    before = launch_counts()
+    call()
+    after = launch_counts()
+    return {name for name in after if after[name] > before.get(name, 0)}
+
+
+def features_of(kernel: Kernel) -> tuple[Features, torch.Tensor | None]:
+    """Exactly the features of a kernel, and the slopes of its 2 heads."""
+    features = Features(
+        causal=kernel["mask"], softcap=3.0 if kernel["softcap"] else 0.0, dropout_p=0.3 if kernel["dropout"] else 0.0
     )
+    return features, torch.tensor([0.1, 0.3]) if kernel["bias"] == "alibi" else None
+
+
+def call_forward(kernel: Kernel, device: str) -> None:
+    """A problem that only this forward kernel should get."""
+    dtype = DTYPES[kernel["dtype"]]
+    # One less than the tile's head dim is more than that of the next smaller tile.
+    hdim = kernel["hdim_q"] - (kernel["padding"] == "full")
+    ragged = kernel["padding"] != "none"
+    seqlen_q, seqlen_k = 2 * kernel["tile_m"] + ragged, 3 * kernel["tile_n"] - ragged
+    features, slopes = features_of(kernel)
+    if kernel["mode"] == "group":
+        run_varlen(device, [(seqlen_q, seqlen_k), (3, 4)], features, hdim=hdim, dtype=dtype, slopes=slopes)
+        return
+    q = normal(1, seqlen_q, 2, hdim, dtype=dtype)
+    k, v = (normal(1, seqlen_k, 1, hdim, dtype=dtype, seed=seed) for seed in (1, 2))
+    run_batch(device, q, k, v, features, slopes)
+
+
+def call_split(kernel: Kernel, device: str) -> None:
+    """A problem that only this split-KV kernel should get: several queries, so that no heads are packed."""
+    features, slopes = features_of(kernel)
+    hdim = kernel["hdim_q"] - (kernel["padding"] == "full")
+    # Kernels for pages of 64 rows win where they fit; 48 is a multiple of 16 only.
+    page = {0: 0, 16: 48, 64: 128}[kernel["page"]]
+    case = Case(
+        lengths=(3 * kernel["tile_n"] - 1, 5),
+        capacity=384,
+        page=page,
+        seqlen_q=kernel["tile_m"] + 1,
+        heads=(2, 1),
+        hdim=hdim,
+        dtype=DTYPES[kernel["dtype"]],
+        features=features,
+        slopes=slopes,
+        num_splits=2,
+    )
+    run(device, case)
+
+
+def call_cache(kernel: Kernel, device: str) -> None:
+    """An append to a cache prepares it, and its parts are joined."""
+    run(device, Case(hdim=40, dtype=DTYPES[kernel["dtype"]], new=2, seqlen_q=2, features=Features(causal=True)))
+
+
+CALLS = {
+    "fmha_fwd": call_forward,
+    "fmha_fwd_splitkv": call_split,
+    "split_combine": call_cache,
+    "kv_prepare": call_cache,
+}
 
 
 def test_kernels_are_installed() -> None:
     assert Path(ENVIRONMENT / "share" / "flash_attn_rocm").is_dir(), BUILD_FIRST
-    # The smoke profile of one GPU: 2 head dims x 2 dtypes x with and without mask x 3 paddings.
     assert len(KERNELS) >= 24
 
 
+def test_every_kernel_has_a_call() -> None:
+    """A kernel of an op that has no call here would stay unexecuted."""
+    assert not [kernel["name"] for kernel in KERNELS if kernel["op"] not in CALLS]
+
+
 @pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: kernel["name"])
-def test_kernel_is_executed_and_right(kernel: dict[str, Any], kernel_device: str) -> None:
-    case = problem_for(kernel, sorted({other["hdim_q"] for other in KERNELS}))
-    name = kernel["name"]
-    check(case, kernel_device)
-    before = launch_counts()
-    check(case, kernel_device)
-    after = launch_counts()
-    assert {launched for launched in after if after[launched] > before.get(launched, 0)} == {name}
+def test_kernel_is_executed_and_right(kernel: Kernel, kernel_device: str) -> None:
+    load_ops()
+    assert kernel["name"] in launched_by(lambda: CALLS[kernel["op"]](kernel, kernel_device))

@@ -28,6 +28,17 @@ class Case:
     causal: bool = False
     window: tuple[int, int] = (-1, -1)
     layout: str = "contiguous"
+    mode: str = "batch"  # "batch"; "group": sequences of different lengths; "cache": a KV cache, appended to
+    alibi: bool = False
+    softcap: float = 0.0
+    dropout_p: float = 0.0
+    page: int = 0  # rows of a page of the cache; 0: in one piece
+    num_splits: int = 0
+
+    @property
+    def plain(self) -> bool:
+        """Whether flash_attn_func alone makes this call."""
+        return self.mode == "batch" and not (self.alibi or self.softcap or self.dropout_p)
 
     @property
     def name(self) -> str:
@@ -40,6 +51,11 @@ class Case:
             parts.append(f"window({self.window[0]},{self.window[1]})")
         if self.layout != "contiguous":
             parts.append(self.layout)
+        words = {"group": "varlen", "cache": f"cache page {self.page}" if self.page else "cache"}
+        parts += [words[self.mode]] if self.mode in words else []
+        parts += ["alibi"] if self.alibi else []
+        parts += [f"softcap({self.softcap:g})"] if self.softcap else []
+        parts += [f"dropout({self.dropout_p:g})"] if self.dropout_p else []
         return " ".join(parts)
 
 
@@ -67,14 +83,42 @@ def _padded_cases(dtype: str, head_dim: int) -> Iterator[Case]:
     yield Case(dtype, head_dim, 75, 130, batch=2, causal=True)
 
 
+def _is_plain(kernel: Mapping[str, Any]) -> bool:
+    features = kernel["bias"] != "none" or kernel["softcap"] or kernel["dropout"]
+    return kernel["op"] == "fmha_fwd" and kernel["mode"] == "batch" and not features
+
+
+def _feature_case(kernel: Mapping[str, Any]) -> Case:
+    """A call that the rules of dispatch send to this forward or split-KV kernel."""
+    split = kernel["op"] == "fmha_fwd_splitkv"
+    page = {0: 0, 16: 48, 64: 128}[kernel["page"]]  # kernels for pages of 64 rows win where they fit
+    # One less than the tile's head dim is more than that of the next smaller tile.
+    return Case(
+        kernel["dtype"],
+        kernel["hdim_q"] - (kernel["padding"] == "full"),
+        kernel["tile_m"] + 9,
+        384 if split else 2 * kernel["tile_n"] + 9,
+        heads=4,
+        heads_k=2,
+        causal=kernel["mask"],
+        mode="cache" if split else kernel["mode"],
+        alibi=kernel["bias"] == "alibi",
+        softcap=4.0 if kernel["softcap"] else 0.0,
+        dropout_p=0.25 if kernel["dropout"] else 0.0,
+        page=page,
+        num_splits=2 if split else 0,
+    )
+
+
 def plan_cases(kernels: Iterable[Mapping[str, Any]]) -> list[Case]:
     """Cases for the forward kernels of a kernels.json; a default grid where there are none."""
-    rows = [kernel for kernel in kernels if kernel["op"] == "fmha_fwd" and kernel["mode"] == "batch"]
+    kernels = list(kernels)
+    rows = [kernel for kernel in kernels if _is_plain(kernel)]
     tiles: dict[tuple[str, int], tuple[int, int]] = {}
     for row in rows:
         tile_m, tile_n = tiles.get((row["dtype"], row["hdim_q"]), (1, 1))
         tiles[row["dtype"], row["hdim_q"]] = (max(tile_m, row["tile_m"]), max(tile_n, row["tile_n"]))
-    if not rows:
+    if not kernels:
         tiles = {
             (dtype, head_dim): (_DEFAULT_TILE, _DEFAULT_TILE)
             for dtype in _DEFAULT_DTYPES
@@ -87,4 +131,5 @@ def plan_cases(kernels: Iterable[Mapping[str, Any]]) -> list[Case]:
         for padded in _PADDED_HEAD_DIMS:
             if smaller < padded < head_dim:
                 cases += _padded_cases(dtype, padded)
-    return cases
+    attention = ("fmha_fwd", "fmha_fwd_splitkv")
+    return cases + [_feature_case(row) for row in kernels if row["op"] in attention and not _is_plain(row)]

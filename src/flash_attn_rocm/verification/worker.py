@@ -18,10 +18,8 @@ import torch
 import flash_attn_rocm
 from flash_attn_rocm import ops, reference
 from flash_attn_rocm.backends import choice_for
-from flash_attn_rocm.verification import profile
+from flash_attn_rocm.verification import features, profile
 from flash_attn_rocm.verification.cases import Case
-
-_TORCH_DTYPES = {"fp16": torch.float16, "bf16": torch.bfloat16}
 
 
 @dataclass(frozen=True)
@@ -55,7 +53,7 @@ def _shaped(shape: tuple[int, ...], dtype: torch.dtype, layout: str) -> torch.Te
 def make_inputs(case: Case, device: torch.device) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """q, k and v of a case; the same numbers in every run."""
     torch.manual_seed(0)
-    dtype = _TORCH_DTYPES[case.dtype]
+    dtype = features.TORCH_DTYPES[case.dtype]
     if case.layout == "packed":
         packed = torch.randn(case.batch, case.seqlen_q, 3, case.heads, case.head_dim).to(dtype).to(device)
         return packed[:, :, 0], packed[:, :, 1], packed[:, :, 2]
@@ -69,6 +67,10 @@ def run_case(case: Case, device_name: str) -> Result:
     """Run one case in this process and compare it with float64."""
     device = torch.device(device_name)
     backend = choice_for(device.type, device.index).backend
+    if not case.plain:
+        start = time.perf_counter()
+        comparison = features.run(case, device)
+        return _result(case, comparison, backend, time.perf_counter() - start)
     q, k, v = make_inputs(case, device)
     start = time.perf_counter()
     returned = flash_attn_rocm.flash_attn_func(
@@ -81,6 +83,10 @@ def run_case(case: Case, device_name: str) -> Result:
     elapsed = time.perf_counter() - start
     mask = reference.Mask(case.window[0], 0 if case.causal else case.window[1])
     comparison = reference.compare(out, lse, q, k, v, reference.Scoring(case.head_dim**-0.5, mask))
+    return _result(case, comparison, backend, elapsed)
+
+
+def _result(case: Case, comparison: reference.Comparison, backend: str, elapsed: float) -> Result:
     return Result(
         case=case,
         status="passed" if comparison.passed else "failed",

@@ -1,0 +1,182 @@
+"""Runs a verification case that one op call with features makes: varlen, KV cache, ALiBi, softcap, dropout."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from flash_attn_rocm import ops, reference
+from flash_attn_rocm.verification.cases import Case
+
+TORCH_DTYPES = {"fp16": torch.float16, "bf16": torch.bfloat16}
+_APPENDED = 2  # rows that a case with a KV cache appends
+
+
+@dataclass(frozen=True)
+class Sequence:
+    """One sequence as the kernels should have seen it, and what they made of it."""
+
+    q: Tensor  # (seqlen_q, nheads, headdim)
+    k: Tensor
+    v: Tensor
+    out: Tensor
+    lse: Tensor  # (nheads, seqlen_q)
+    slopes: Tensor | None
+    kept: Tensor | None  # (nheads, seqlen_q, seqlen_k)
+
+
+def _attend(dtype: torch.dtype, sequence: Sequence, case: Case) -> tuple[Tensor, Tensor]:
+    """Out and lse of one sequence with every step in `dtype` on the CPU."""
+    groups = case.heads // case.heads_k
+    q, k, v = (tensor.to(dtype).transpose(0, 1) for tensor in (sequence.q, sequence.k, sequence.v))
+    k, v = k.repeat_interleave(groups, dim=0), v.repeat_interleave(groups, dim=0)
+    scores = (q * case.head_dim**-0.5) @ k.transpose(-1, -2)
+    if case.softcap:
+        scores = case.softcap * torch.tanh(scores / case.softcap)
+    seqlen_q, seqlen_k = scores.shape[1:]
+    if sequence.slopes is not None:
+        rows, keys = torch.arange(seqlen_q) + seqlen_k - seqlen_q, torch.arange(seqlen_k)
+        scores = scores - sequence.slopes[:, None, None].to(dtype) * (rows[:, None] - keys[None, :]).abs().to(dtype)
+    mask = reference.Mask(case.window[0], 0 if case.causal else case.window[1])
+    scores = scores.masked_fill(~mask.keep(seqlen_q, seqlen_k), -math.inf)
+    weights = torch.nan_to_num(torch.softmax(scores, dim=-1), nan=0.0)
+    if sequence.kept is not None:
+        weights = weights * sequence.kept.to(dtype) / (1.0 - case.dropout_p)
+    return (weights @ v).transpose(0, 1), torch.logsumexp(scores.double(), dim=-1)
+
+
+def _worst_difference(a: Tensor, b: Tensor) -> float:
+    difference = torch.where(a.double() == b.double(), 0.0, (a.double() - b.double()).abs())
+    return float(torch.nan_to_num(difference, nan=math.inf).max()) if a.numel() else 0.0
+
+
+def compare(sequences: list[Sequence], case: Case) -> reference.Comparison:
+    """The worst of the sequences, each against float64; what is allowed comes from the same steps in its dtype."""
+    rows = []
+    for sequence in sequences:
+        exact, exact_lse = _attend(torch.float64, sequence, case)
+        rounded, _ = _attend(sequence.q.dtype, sequence, case)
+        allowed = reference.ERROR_FACTOR * _worst_difference(rounded, exact) + reference.ERROR_FLOOR
+        rows.append((_worst_difference(sequence.out, exact), allowed, _worst_difference(sequence.lse, exact_lse)))
+    error, allowed, _ = max(rows, key=lambda row: row[0] / row[1])
+    return reference.Comparison(error, allowed, max(row[2] for row in rows), reference.LSE_ALLOWED)
+
+
+def _normal(case: Case, *shape: int) -> Tensor:
+    return torch.randn(shape).to(TORCH_DTYPES[case.dtype])
+
+
+def _arguments(case: Case) -> dict[str, Any]:
+    return {
+        "softmax_scale": case.head_dim**-0.5,
+        "window_left": case.window[0],
+        "window_right": 0 if case.causal else case.window[1],
+        "softcap": case.softcap,
+    }
+
+
+def _slopes(case: Case) -> Tensor | None:
+    return torch.rand(case.heads) / 4 if case.alibi else None
+
+
+def _on(device: torch.device, tensor: Tensor | None) -> Tensor | None:
+    return None if tensor is None else tensor.to(device)
+
+
+def _kept(random: Tensor, case: Case) -> Tensor | None:
+    return random.cpu() <= math.floor(255 * (1 - case.dropout_p)) if case.dropout_p else None
+
+
+def _run_batch(case: Case, device: torch.device) -> Iterator[Sequence]:
+    q = _normal(case, case.batch, case.seqlen_q, case.heads, case.head_dim)
+    k, v = (_normal(case, case.batch, case.seqlen_k, case.heads_k, case.head_dim) for _ in range(2))
+    slopes = _slopes(case)
+    out, lse, random = torch.ops.flash_attn_rocm.fwd(
+        *(tensor.to(device) for tensor in (q, k, v)),
+        _on(device, slopes),
+        torch.tensor([1, 2], device=device),
+        **_arguments(case),
+        dropout_p=case.dropout_p,
+        return_dropout_map=True,
+    )
+    kept = _kept(random, case)
+    for b in range(case.batch):
+        yield Sequence(q[b], k[b], v[b], out[b].cpu(), lse[b].cpu(), slopes, None if kept is None else kept[b])
+
+
+def _starts(lengths: tuple[int, ...]) -> Tensor:
+    return torch.tensor([sum(lengths[:i]) for i in range(len(lengths) + 1)], dtype=torch.int32)
+
+
+def _run_group(case: Case, device: torch.device) -> Iterator[Sequence]:
+    lengths_q, lengths_k = (case.seqlen_q, 0, case.seqlen_q // 2), (case.seqlen_k, 3, case.seqlen_k // 3)
+    starts_q, starts_k = _starts(lengths_q), _starts(lengths_k)
+    q = _normal(case, sum(lengths_q), case.heads, case.head_dim)
+    k, v = (_normal(case, sum(lengths_k), case.heads_k, case.head_dim) for _ in range(2))
+    slopes = _slopes(case)
+    out, lse, random = torch.ops.flash_attn_rocm.varlen_fwd(
+        *(tensor.to(device) for tensor in (q, k, v, starts_q, starts_k)),
+        None,
+        None,
+        _on(device, slopes),
+        torch.tensor([1, 2], device=device),
+        **_arguments(case),
+        max_seqlen_q=max(lengths_q),
+        max_seqlen_k=max(lengths_k),
+        dropout_p=case.dropout_p,
+        return_dropout_map=True,
+    )
+    kept = _kept(random, case)
+    for b, (length_q, length_k) in enumerate(zip(lengths_q, lengths_k, strict=True)):
+        rows, keys = (slice(int(s[b]), int(s[b]) + n) for s, n in ((starts_q, length_q), (starts_k, length_k)))
+        mine = None if kept is None else kept[:, rows, :length_k]
+        yield Sequence(q[rows], k[keys], v[keys], out[rows].cpu(), lse[:, rows].cpu(), slopes, mine)
+
+
+def _run_cache(case: Case, device: torch.device) -> Iterator[Sequence]:
+    """A cache that is full but for two rows, which the call appends, and one that is nearly empty."""
+    page = case.page or case.seqlen_k
+    pages = -(-case.seqlen_k // page)
+    lengths = (case.seqlen_k - _APPENDED, 1)
+    table = torch.randperm(2 * pages).reshape(2, pages).to(torch.int32) if case.page else None
+    q = _normal(case, 2, case.seqlen_q, case.heads, case.head_dim)
+    stores = [_normal(case, 2 * pages, page, case.heads_k, case.head_dim) for _ in range(2)]
+    new = [_normal(case, 2, _APPENDED, case.heads_k, case.head_dim) for _ in range(2)]
+    slopes = _slopes(case)
+    on_device = [store.to(device, copy=True) for store in stores]
+    out, lse = torch.ops.flash_attn_rocm.kvcache_fwd(
+        q.to(device),
+        *on_device,
+        *(tensor.to(device) for tensor in new),
+        None,
+        None,
+        torch.tensor(lengths, dtype=torch.int32, device=device),
+        None,
+        None,
+        _on(device, table),
+        _on(device, slopes),
+        **_arguments(case),
+        num_splits=case.num_splits,
+    )
+    for b, length in enumerate(lengths):
+        kv = []
+        for store, rows in zip(stores, new, strict=True):
+            cache = store[b] if table is None else store[table[b].long()].flatten(0, 1)
+            kv.append(torch.cat([cache[:length], rows[b]]))
+        yield Sequence(q[b], kv[0], kv[1], out[b].cpu(), lse[b].cpu(), slopes, None)
+
+
+_RUNNERS = {"batch": _run_batch, "group": _run_group, "cache": _run_cache}
+
+
+def run(case: Case, device: torch.device) -> reference.Comparison:
+    """Call the op of the case's mode on the CK kernels and compare every sequence."""
+    ops.load()
+    ops.follow_environment()
+    torch.manual_seed(0)
+    return compare(list(_RUNNERS[case.mode](case, device)), case)
