@@ -14,7 +14,7 @@ Common to all of them:
 * A query that sees no key gives out 0 and lse -inf.
 * deterministic: accepted and unused: the backward pass is torch's, which torch.use_deterministic_algorithms governs.
 * return_attn_probs: returns (out, lse, S_dmask) in place of out. lse is the float32 natural log-sum-exp of the scores;
-  S_dmask is the uint8 map of dropout's random bytes, empty without dropout.
+  S_dmask is the uint8 map of dropout's random bytes, empty without dropout; what a mask hides may be 0 there.
 
 They raise:
     InputError: an argument has a wrong rank, dtype, device, shape or value. Values of integer tensors on a GPU are

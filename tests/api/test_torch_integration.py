@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import threading
-from types import SimpleNamespace
 
 import pytest
 import torch
 
 from flash_attn_rocm import backends, flash_attn_func, ops
 from flash_attn_rocm.backends import dense
-from flash_attn_rocm.errors import KernelUnavailableError
 from tests.api.attention_reference import attention_fp64
 
 DTYPES = pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=["fp16", "bf16"])
@@ -127,13 +125,6 @@ def test_a_compiled_training_step_is_fused(kernel_device: str, monkeypatch: pyte
     compiled = torch.compile(lambda q, k, v: flash_attn_func(q, k, v), fullgraph=True, backend="aot_eager")
     tensors = inputs(kernel_device)
     gradients(compiled, tensors, torch.ones_like(tensors[0]))
-
-
-def test_the_backward_pass_refuses_dropout() -> None:
-    """Computing again would draw other random numbers than the kernel did."""
-    context = SimpleNamespace(arguments={"dropout_p": 0.25}, saved_tensors=(*inputs("cpu"), None))
-    with pytest.raises(KernelUnavailableError, match=r"dropout_p is 0.25: .*FLASH_ATTN_ROCM_BACKEND=sdpa"):
-        ops._backward(context, torch.zeros(()), None)
 
 
 def test_torch_still_marks_constant_results_as_we_do() -> None:

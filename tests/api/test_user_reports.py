@@ -7,6 +7,7 @@ Dao-AILab/flash-attention, ROCm and vllm-project, named with each case.
 from __future__ import annotations
 
 import math
+import os
 from typing import Any
 
 import pytest
@@ -17,13 +18,16 @@ from flash_attn_rocm import (
     flash_attn_qkvpacked_func,
     flash_attn_varlen_func,
     flash_attn_with_kvcache,
+    paths,
 )
-from flash_attn_rocm.errors import InputError
+from flash_attn_rocm.errors import InputError, KernelUnavailableError
 from flash_attn_rocm.flash_attn_interface import _flash_attn_forward
+from flash_attn_rocm.kernel_manifest import read_manifest
 from tests.api.attention_reference import attention_fp64
 from tests.api.features import cumulative, shuffled_pages
+from tests.conftest import EMULATED_GPU
 
-BACKENDS = ["sdpa"]  # and "ck", when its kernels have every feature
+BACKENDS = ["sdpa", "ck"]
 
 
 @pytest.fixture(params=BACKENDS)
@@ -33,6 +37,14 @@ def device(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> s
         return str(request.getfixturevalue("kernel_device"))
     monkeypatch.setenv("FLASH_ATTN_ROCM_BACKEND", "sdpa")
     return "cpu"
+
+
+def largest_varlen_headdim() -> int:
+    """256, or what the installed kernels have where they are used: a small profile has fewer."""
+    if os.environ["FLASH_ATTN_ROCM_BACKEND"] == "sdpa":
+        return 256
+    kernels = read_manifest(paths.find_manifests()[EMULATED_GPU])["kernels"]
+    return max(kernel["hdim_q"] for kernel in kernels if kernel["mode"] == "group" and kernel["op"] == "fmha_fwd")
 
 
 def normal(*shape: int, seed: int = 0, dtype: torch.dtype = torch.bfloat16) -> torch.Tensor:
@@ -211,6 +223,10 @@ def test_b9_pages_of_any_size_equal_a_dense_cache(device: str, page_size: int, f
     dense = [normal(3, 300, 2, 64, seed=seed) for seed in (1, 2)]
     pages, table = shuffled_pages(torch.Generator().manual_seed(0), dense, page_size)
     on, table = [page.to(device) for page in pages], table.to(device)
+    if page_size % 16 and os.environ["FLASH_ATTN_ROCM_BACKEND"] == "ck":
+        with pytest.raises(KernelUnavailableError, match="the page size is 100; the CK kernels have multiples of 16"):
+            flash_attn_with_kvcache(q.to(device), *on, block_table=table)
+        return
     if function == "cache":
         out = flash_attn_with_kvcache(
             q.to(device), *on, cache_seqlens=ints(device, lengths), causal=True, block_table=table
@@ -246,6 +262,10 @@ def test_b10_sequences_of_length_zero(device: str, headdim: int, causal: bool, h
     q = normal(12, 4, headdim).to(device).requires_grad_()
     k, v = (normal(8, heads_k, headdim, seed=seed).to(device).requires_grad_() for seed in (1, 2))
     bounds = cumulative(lengths_q).to(device), cumulative(lengths_k).to(device)
+    if headdim > largest_varlen_headdim():
+        with pytest.raises(KernelUnavailableError, match=f"head dim is {headdim}; .* have head dims: "):
+            flash_attn_varlen_func(q, k, v, *bounds, 7, 5, causal=causal)
+        return
     out = flash_attn_varlen_func(q, k, v, *bounds, 7, 5, causal=causal)
     exact, _ = attention_fp64(*(t.detach().cpu()[None] for t in (q[:5], k[3:], v[3:])), causal=causal)
     close(out[:5].detach(), exact[0])
@@ -378,6 +398,31 @@ def test_b17_grouped_heads(device: str, heads: int, heads_k: int, seqlen_q: int)
     got = torch.autograd.grad(flash_attn_func(*leaves).sum(), leaves)
     for one, other in zip(got, torch.autograd.grad(attention_fp64(*doubles)[0].sum(), doubles), strict=True):
         close(one, other, factor=3.0)
+
+
+@pytest.mark.parametrize("heads_k", [1, 2, 6])
+@pytest.mark.parametrize(
+    "arguments", [{"causal": True}, {"window_size": (40, 0)}, {}], ids=["causal", "window", "full"]
+)
+def test_b17_decoding_with_grouped_heads(device: str, heads_k: int, arguments: dict[str, Any]) -> None:
+    """B17: one query a sequence; heads that share keys become rows, of which a causal mask must hide nothing."""
+    q = normal(2, 1, 6, 64)
+    caches = [normal(2, 90, heads_k, 64, seed=seed) for seed in (1, 2)]
+    lengths = [90, 33]
+    out, lse = flash_attn_with_kvcache(
+        q.to(device),
+        *(cache.to(device) for cache in caches),
+        cache_seqlens=ints(device, lengths),
+        return_softmax_lse=True,
+        **arguments,
+    )
+    names = {"window_size": "window"}
+    plain = {names.get(key, key): value for key, value in arguments.items()}
+    for b, length in enumerate(lengths):
+        parts = [cache[b : b + 1, :length] for cache in caches]
+        exact, exact_lse = attention_fp64(q[b : b + 1], *parts, **plain)
+        close(out[b : b + 1], exact)
+        torch.testing.assert_close(lse[b : b + 1].cpu().double(), exact_lse, atol=1e-4, rtol=1e-5)
 
 
 def test_b17_heads_that_do_not_divide_are_refused(device: str) -> None:

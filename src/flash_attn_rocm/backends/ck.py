@@ -1,4 +1,4 @@
-"""Attention with the Composable Kernel kernels, through the op of the host library."""
+"""Attention with the Composable Kernel kernels, through the ops of the host library."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ from flash_attn_rocm.errors import KernelUnavailableError
 
 # How the host library marks a request that no installed kernel covers (csrc/host/error.hpp).
 _NO_KERNEL = "no installed kernel: "
-_NOT_YET = "the CK backend of this version does not implement {}. Set FLASH_ATTN_ROCM_BACKEND=sdpa"
+# Keys that one matrix instruction takes (csrc/torch/page_checks.cpp).
+_PAGE_STEP = 16
 
 
 def prepare() -> None:
-    """Load the host library, register the op, and make the library follow the environment as it is now.
+    """Load the host library, register the ops, and make the library follow the environment as it is now.
 
     Raises:
         LibraryNotFoundError: the library or the emulated runtime is missing.
@@ -41,7 +42,7 @@ def _positive_scale(q: Tensor, softmax_scale: float) -> tuple[Tensor, float]:
 
 
 def _refuse_transforms(tensors: tuple[Tensor | None, ...]) -> None:
-    """The op's gradients reach torch's autograd alone: under these transforms they would be wrong or missing.
+    """The ops' gradients reach torch's autograd alone: under these transforms they would be wrong or missing.
 
     A torch.func transform wraps its tensors, in several layers where transforms are nested. What tells the wrappers
     apart is private to torch; tests/api/test_transforms.py fails where it changes.
@@ -63,6 +64,36 @@ def _refuse_transforms(tensors: tuple[Tensor | None, ...]) -> None:
             inner = functorch.get_unwrapped(inner) if wrapped else None
 
 
+def _call(op: Any, tensors: tuple[Tensor | None, ...], **arguments: Any) -> Any:
+    if torch.compiler.is_compiling():
+        return op(*tensors, **arguments)
+    _refuse_transforms(tensors)
+    try:
+        return op(*tensors, **arguments)
+    except RuntimeError as error:
+        _, marker, reason = str(error).partition(_NO_KERNEL)
+        if not marker:
+            raise
+        raise KernelUnavailableError(reason) from error
+
+
+def _rows_contiguous(tensor: Tensor) -> Tensor:
+    return tensor if tensor.stride(-1) == 1 or tensor.shape[-1] == 1 else tensor.contiguous()
+
+
+def _check_pages(pages: Tensor) -> None:
+    if pages.shape[1] % _PAGE_STEP != 0:
+        raise KernelUnavailableError(
+            f"the page size is {pages.shape[1]}; the CK kernels have multiples of {_PAGE_STEP}. Use such pages, or set "
+            "FLASH_ATTN_ROCM_BACKEND=sdpa"
+        )
+
+
+def _contiguous(tensor: Tensor | None) -> Tensor | None:
+    """Tables of lengths, pages and slopes are read as they lie in memory."""
+    return None if tensor is None else tensor.contiguous()
+
+
 def forward(
     q: Tensor,
     k: Tensor,
@@ -80,8 +111,7 @@ def forward(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Attention of checked arguments: out (B, Sq, H, D), lse float32 (B, H, Sq), dropout map uint8 (B, H, Sq, Sk).
 
-    The map holds random values: a weight is kept iff its value is at most floor(255 * (1 - dropout_p)). It is empty
-    without dropout, or unless want_map.
+    The map is empty without dropout, and unless `want_map`.
 
     Raises:
         KernelUnavailableError: no installed kernel has this feature, head dim or dtype; or a torch.func transform is
@@ -89,30 +119,17 @@ def forward(
     """
     del want_lse  # the kernels always write it
     q, softmax_scale = _positive_scale(q, softmax_scale)
-    arguments = {
-        "softmax_scale": softmax_scale,
-        "window_left": window_left,
-        "window_right": window_right,
-        "softcap": softcap,
-        "dropout_p": dropout_p,
-        "return_dropout_map": want_map,
-    }
-    out, lse, random = _call(torch.ops.flash_attn_rocm.fwd, q, k, v, alibi_slopes, rng_state, **arguments)
-    return out, lse, random
-
-
-def _call(op: Any, *tensors: Tensor | None, **arguments: Any) -> Any:
-    """Call an op of the host library; what no installed kernel covers becomes a KernelUnavailableError."""
-    if torch.compiler.is_compiling():
-        return op(*tensors, **arguments)
-    _refuse_transforms(tensors)
-    try:
-        return op(*tensors, **arguments)
-    except RuntimeError as error:
-        _, marker, reason = str(error).partition(_NO_KERNEL)
-        if not marker:
-            raise
-        raise KernelUnavailableError(reason) from error
+    out, lse, random_map = _call(
+        torch.ops.flash_attn_rocm.fwd,
+        (q, k, v, _contiguous(alibi_slopes), rng_state),
+        softmax_scale=softmax_scale,
+        window_left=window_left,
+        window_right=window_right,
+        softcap=softcap,
+        dropout_p=dropout_p,
+        return_dropout_map=want_map,
+    )
+    return out, lse, random_map
 
 
 def varlen_forward(
@@ -125,28 +142,50 @@ def varlen_forward(
     seqused_k: Tensor | None,
     leftpad_k: Tensor | None,
     block_table: Tensor | None,
+    max_seqlen_q: int,
+    max_seqlen_k: int,
     softmax_scale: float,
+    window_left: int,
+    window_right: int,
+    softcap: float,
+    dropout_p: float,
     alibi_slopes: Tensor | None,
     rng_state: Tensor | None,
     want_lse: bool,
     want_map: bool,
-    **arguments: Any,
+    num_splits: int,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Attention of checked arguments with sequences of several lengths: out, lse (H, Tq), dropout map (H, Tq, max_k).
+    """Attention of checked arguments: out (Tq, H, D), lse float32 (H, Tq), dropout map uint8 (H, Tq, max_seqlen_k).
+
+    The map is empty without dropout, and unless `want_map`. Rows that belong to no sequence are undefined.
 
     Raises:
-        KernelUnavailableError: no installed kernel covers the request, or a gradient is wanted.
+        KernelUnavailableError: as for `forward`; or leftpad_k is given, which no kernel has.
     """
     del want_lse
     if leftpad_k is not None:
-        raise KernelUnavailableError(_NOT_YET.format("leftpad_k"))
-    if torch.is_grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad):
-        raise KernelUnavailableError(_NOT_YET.format("the backward pass of sequences of several lengths"))
+        raise KernelUnavailableError(
+            "leftpad_k is given, which no CK kernel has. Set FLASH_ATTN_ROCM_BACKEND=sdpa, or move the starts in "
+            "cu_seqlens_k and give seqused_k"
+        )
+    if block_table is not None:
+        _check_pages(k)
     q, softmax_scale = _positive_scale(q, softmax_scale)
-    tensors = (q, k, v, cu_seqlens_q, cu_seqlens_k, seqused_k, block_table, alibi_slopes, rng_state)
-    op = torch.ops.flash_attn_rocm.varlen_fwd
-    out, lse, random = _call(op, *tensors, softmax_scale=softmax_scale, return_dropout_map=want_map, **arguments)
-    return out, lse, random
+    tables = (cu_seqlens_q, cu_seqlens_k, seqused_k, block_table, alibi_slopes)
+    out, lse, random_map = _call(
+        torch.ops.flash_attn_rocm.varlen_fwd,
+        (q, k, v, *(_contiguous(table) for table in tables), rng_state),
+        max_seqlen_q=max_seqlen_q,
+        max_seqlen_k=max_seqlen_k,
+        softmax_scale=softmax_scale,
+        window_left=window_left,
+        window_right=window_right,
+        softcap=softcap,
+        dropout_p=dropout_p,
+        return_dropout_map=want_map,
+        num_splits=num_splits,
+    )
+    return out, lse, random_map
 
 
 def kvcache_forward(
@@ -162,19 +201,43 @@ def kvcache_forward(
     cache_batch_idx: Tensor | None,
     cache_leftpad: Tensor | None,
     block_table: Tensor | None,
-    alibi_slopes: Tensor | None,
     softmax_scale: float,
+    window_left: int,
+    window_right: int,
+    softcap: float,
+    rotary_interleaved: bool,
+    alibi_slopes: Tensor | None,
+    num_splits: int,
     want_lse: bool,
-    **arguments: Any,
 ) -> tuple[Tensor, Tensor]:
-    """Attention of checked arguments to a KV cache, which k and v are appended to: out (B, Sq, H, D), lse (B, H, Sq).
+    """Attention of checked arguments to a KV cache: out (B, Sq, H, D), lse float32 (B, H, Sq).
 
     Raises:
-        KernelUnavailableError: no installed kernel covers the request.
+        KernelUnavailableError: as for `forward`.
     """
     del want_lse
-    q, softmax_scale = _positive_scale(q, softmax_scale)
-    tables = (cache_seqlens, cache_batch_idx, cache_leftpad, block_table, alibi_slopes)
-    tensors = (q, k_cache, v_cache, k, v, rotary_cos, rotary_sin, *tables)
-    out, lse = _call(torch.ops.flash_attn_rocm.kvcache_fwd, *tensors, softmax_scale=softmax_scale, **arguments)
+    if block_table is not None:
+        _check_pages(k_cache)
+        if cache_leftpad is not None:
+            raise KernelUnavailableError(
+                "cache_leftpad and block_table are both given, which no CK kernel has. Set FLASH_ATTN_ROCM_BACKEND=sdpa"
+            )
+    for name, cache in (("k_cache", k_cache), ("v_cache", v_cache)):
+        if _rows_contiguous(cache) is not cache:
+            raise KernelUnavailableError(
+                f"{name} has stride {cache.stride(-1)} in its last dimension; the CK kernels have 1 only, and a cache "
+                "is not copied. Lay it out anew, or set FLASH_ATTN_ROCM_BACKEND=sdpa"
+            )
+    q, softmax_scale = _positive_scale(_rows_contiguous(q), softmax_scale)
+    tables = (rotary_cos, rotary_sin, cache_seqlens, cache_batch_idx, cache_leftpad, block_table, alibi_slopes)
+    out, lse = _call(
+        torch.ops.flash_attn_rocm.kvcache_fwd,
+        (q, k_cache, v_cache, k, v, *(_contiguous(table) for table in tables)),
+        softmax_scale=softmax_scale,
+        window_left=window_left,
+        window_right=window_right,
+        softcap=softcap,
+        rotary_interleaved=rotary_interleaved,
+        num_splits=num_splits,
+    )
     return out, lse
