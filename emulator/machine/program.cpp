@@ -235,7 +235,8 @@ class Lowering {
 
   // ISA guide 6.1, "Source operands": a constant takes the operand's type. i: 32 bits, h: 16 bits, q and Q: 64 bits
   // where a literal is sign or zero extended, d: f64 where a literal gives the high half, k: 16 bits to be sign
-  // extended (SOPK), b: bf16, the high half of an f32 (RDNA3 ISA guide 7.5.1), R: a hardware register and its bits, K: zero extended, H: two 16-bit values, of which an inline constant gives the low one (RDNA3 ISA guide 7.5.1), P: two f32, likewise.
+  // extended (SOPK), K: 16 bits to be zero extended, b: bf16, the high half of an f32, H: two 16-bit values, of which an
+  // inline constant gives the low one (RDNA3 ISA guide 7.5.1), P: two f32, likewise, R: a hardware register and its bits.
   u32 lower_constant(const Operand& operand, char code) {
     const bool is_float = operand.kind == Operand::Kind::kFloat;
     const bool literal = operand.kind == Operand::Kind::kHex;

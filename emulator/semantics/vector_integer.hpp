@@ -45,12 +45,12 @@ LANES U32 sub_co_u32(U32 a, U32 b, S32& borrow) {
   return a - b;
 }
 LANES U32 subrev_co_u32(U32 a, U32 b, S32& borrow) { return sub_co_u32(b, a, borrow); }
-// V_SUBBREV_CO_U32: the same with the operands in reverse.
 LANES U32 sub_co_ci_u32(U32 a, U32 b, S32 borrow_in, S32& borrow) {
   const U32 in = bits<U32>(borrow_in) & U32(1);
   borrow = (a < b) | ((a == b) & (in != U32(0)));
   return a - b - in;
 }
+// V_SUBREV_CO_CI_U32 (gfx9: V_SUBBREV_CO_U32): the same with the operands in reverse.
 LANES U32 subrev_co_ci_u32(U32 a, U32 b, S32 borrow_in, S32& borrow) { return sub_co_ci_u32(b, a, borrow_in, borrow); }
 // V_ADD3_U32: D = S0 + S1 + S2. V_ADD_LSHL_U32: (S0 + S1) << S2[4:0]. V_LSHL_ADD_U32: (S0 << S1[4:0]) + S2.
 LANES U32 add3_u32(U32 a, U32 b, U32 c) { return a + b + c; }
@@ -66,7 +66,7 @@ LANES S32 ashrrev_i32(U32 a, S32 b) { return b >> bits<S32>(a & U32(31)); }
 // V_LSHLREV_B16, V_LSHRREV_B16: the same by S0[3:0] of the low halves; who calls keeps 16 bits.
 LANES U32 lshlrev_b16(U32 a, U32 b) { return b << (a & U32(15)); }
 LANES U32 lshrrev_b16(U32 a, U32 b) { return b >> (a & U32(15)); }
-// V_MOV_B64, V_LSHL_ADD_U64: (S0 << S1[2:0]) + S2, a shift by more than 4 gives S2's sum with 0.
+// V_MOV_B64, V_LSHL_ADD_U64: (S0 << S1[2:0]) + S2.
 LANES U64 mov_b64(U64 a) { return a; }
 LANES U64 lshl_add_u64(U64 a, U32 b, U64 c) { return (a << convert<U64>(b & U32(7))) + c; }
 // V_CLZ_I32_U32, V_CTZ_I32_B32: zeros before the highest or after the lowest one; -1 where there is none.

@@ -28,8 +28,8 @@ template <Half kType>
 // Where a row of C or D (f32, 8 VGPRs) lies behind the first VGPR, in bytes: row = 8 * (lane / 16) + g, column = lane % 16.
 [[gnu::always_inline]] constexpr u32 place_of_row(u32 row) { return u32(sizeof(U32)) * (row % 8) + 64 * (row / 8); }
 
-// Rows `row` to `row` + kRows - 1 of D = A * B + C, which lie where kPlace says. `c` is null where `uniform` is all of C. As many rows at once as AVX2
-// has registers for, so that latencies overlap.
+// Rows `row` to `row` + kRows - 1 of D = A * B + C, which lie where kPlace says. `c` is null where `uniform` is all of
+// C. As many rows at once as AVX2 has registers for, so that latencies overlap.
 template <u32 kRows, u32 (*kPlace)(u32)>
 [[gnu::always_inline]] inline void multiply_rows(u32 row, const float (&a)[16][16], const float (&b)[16][16],
                                                  const char* c, float uniform, char* d) {

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from tests.isa.attention import from_bits, to_bits
+from tests.isa.conftest import has
 
 LANES = 32
 OLD = 0x5A5A5A5A  # what the destination holds before
@@ -101,4 +102,5 @@ def same(name: str, got: int, expected: int) -> bool:
 
 
 def definition(gpu: str, name: str) -> Operation:
-    return OPERATIONS[name] if gpu.startswith("gfx12") else (OPERATIONS | GFX11)[name]
+    """What the GPU's instruction that kernels call by this name does."""
+    return OPERATIONS[name] if has(gpu, "GFX12") else (OPERATIONS | GFX11)[name]

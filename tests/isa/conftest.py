@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,13 @@ GFX = "gfx1201"
 RDNA = (GFX, "gfx1100", "gfx1151", "gfx1153")  # GPUs that run the kernels of tests/isa/kernels/rdna
 # What the emulated runtime of these tests shows, in this order.
 DEVICES = (*RDNA, "gfx90a", "gfx942", "gfx950")
+
+
+@cache
+def has(gpu: str, feature: str) -> bool:
+    """Whether the GPU's test kernels have HAS_<feature>: what kernels/<gpu>/target.inc sets."""
+    target = ROOT / "tests/isa/kernels" / gpu / "target.inc"
+    return f".set HAS_{feature}, 1\n" in target.read_text(encoding="utf-8")
 
 
 def emulator_directory() -> Path | None:

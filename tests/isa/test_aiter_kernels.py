@@ -11,7 +11,6 @@ import pytest
 
 from ck.golden import find_golden
 from scripts.buildlib.cache_root import cache_root
-from tests.isa import conftest
 from tests.isa.aiter_forward import forward_launch
 from tests.isa.aiter_kernels import (
     FORMATS,
@@ -25,9 +24,9 @@ from tests.isa.aiter_kernels import (
     byte_strides,
     offsets,
 )
+from tests.isa.conftest import DEVICES
 from tests.isa.hip_runtime import Buffer, Hip, HipError
 
-DEVICES: tuple[str, ...] = conftest.DEVICES
 CAUSAL = Mask(right=0, bottom_right=True)
 
 

@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 
 from tests.isa.atomic_operations import GFX12_ONLY, LANES, OLD, OPERATIONS, decode, definition, encode, operands, same
-from tests.isa.conftest import RDNA
+from tests.isa.conftest import RDNA, has
 from tests.isa.hip_runtime import Hip, HipError, pointers
 
 LDS_NAMES = {"swap": "storexchg", "cmpswap": "cmpstore"}
 LDS_ONLY = {"rsub", "mskor", "storexchg", "cmpstore", "sub_clamp", "cond_sub"}
 NAMES = [name for name in OPERATIONS if name.rsplit("_", 1)[0] not in LDS_ONLY and name[-3:] != "f64"]
 NAMES += [f"{name}_b{bits}" for name in LDS_NAMES for bits in (32, 64)]
-CASES = [(gpu, name) for gpu in RDNA for name in NAMES if gpu.startswith("gfx12") or name not in GFX12_ONLY]
+CASES = [(gpu, name) for gpu in RDNA for name in NAMES if has(gpu, "GFX12") or name not in GFX12_ONLY]
 
 
 @pytest.fixture

@@ -45,8 +45,9 @@ def code(isa_kernels: Path, request: pytest.FixtureRequest) -> Path:
     return isa_kernels / f"{request.param}_lds.co"
 
 
-def generation(code: Path) -> int:
-    return GENERATION[code.name.split("_")[0]]
+def atomics_of(gfx: str) -> tuple[str, ...]:
+    """Those that the GPU has."""
+    return ATOMICS if GENERATION[gfx] < 3 else (*ATOMICS, *PACKED_ATOMICS)
 
 
 @pytest.mark.parametrize("name", READS)
@@ -100,11 +101,10 @@ def returning(name: str) -> str:
     return f"ds_{base}_rtn_{kind}"
 
 
-@pytest.mark.parametrize("name", [*ATOMICS, *PACKED_ATOMICS])
-def test_atomics(hip: Hip, code: Path, name: str) -> None:
+@pytest.mark.parametrize(("gfx", "name"), [(gfx, name) for gfx in GPUS for name in atomics_of(gfx)])
+def test_atomics(hip: Hip, isa_kernels: Path, gfx: str, name: str) -> None:
     """Groups of four lanes change one dword, the lowest first."""
-    if name in PACKED_ATOMICS and generation(code) < 3:
-        return
+    code = isa_kernels / f"{gfx}_lds.co"
     data = small_floats(name, 5)
     memory, old = data[:, 0].copy(), np.zeros(LANES, np.uint32)
     for lane in range(LANES):
@@ -174,7 +174,7 @@ def test_barrier(hip: Hip, code: Path) -> None:
 
 def kernels(gfx: str) -> set[str]:
     """What these tests launch, for test_cdna_evidence.py."""
-    atomics = [*ATOMICS, *(PACKED_ATOMICS if GENERATION[gfx] >= 3 else ())]
+    atomics = atomics_of(gfx)
     names = {f"ds_read_{name}" for name in READS} | {f"ds_write_{name}" for name in WRITES}
     names |= {f"ds_{direction}2{name}" for direction in ("read", "write") for name in PAIRS}
     names |= {f"ds_{name}" for name in atomics} | {returning(name) for name in atomics}

@@ -47,6 +47,15 @@ def spaces(gfx: str) -> list[str]:
     return ["global", "flat", "buffer", *(["scratch"] if GENERATION[gfx] >= 3 else [])]
 
 
+def atomics_of(gfx: str) -> list[str]:
+    return [name for name in ATOMICS if name != "pk_add_bf16" or GENERATION[gfx] >= 4]
+
+
+def loads_into_lds(gfx: str) -> list[str]:
+    """Kernels that load a dword, or four, a lane."""
+    return ["buffer_to_lds", *(["buffer_to_lds_x4"] if GENERATION[gfx] >= 4 else [])]
+
+
 @pytest.fixture(params=GPUS)
 def code(isa_kernels: Path, request: pytest.FixtureRequest) -> Path:
     return isa_kernels / f"{request.param}_memory.co"
@@ -73,11 +82,11 @@ def test_stores(hip: Hip, code: Path, name: str) -> None:
         np.testing.assert_array_equal(got, stored(data, *STORES[name], old), f"{space}_store_{name}")
 
 
-@pytest.mark.parametrize(("kernel", "records", "stride"), [("range_offen", 500, 0), ("range_offen", 500, 16)])
-def test_range_in_bytes(hip: Hip, code: Path, kernel: str, records: int, stride: int) -> None:
+@pytest.mark.parametrize("stride", [0, 16])
+def test_range_in_bytes(hip: Hip, code: Path, stride: int) -> None:
     """Without an index, whatever the stride: each dword that ends within num_records is loaded, others give 0."""
-    data = input_words()
-    got = run(hip, code, kernel, data, extra=struct.pack("<II", records, stride))[0]
+    data, records = input_words(), 500
+    got = run(hip, code, "range_offen", data, extra=struct.pack("<II", records, stride))[0]
     expected = old_words()
     offsets = 16 * np.arange(LANES)
     for word in range(2):
@@ -99,14 +108,11 @@ def test_range_by_index(hip: Hip, code: Path, offset: int) -> None:
     np.testing.assert_array_equal(got, expected)
 
 
-@pytest.mark.parametrize("wide", [False, True])
-def test_loads_into_lds(hip: Hip, code: Path, wide: bool) -> None:
+@pytest.mark.parametrize(("gfx", "kernel"), [(gfx, kernel) for gfx in GPUS for kernel in loads_into_lds(gfx)])
+def test_loads_into_lds(hip: Hip, isa_kernels: Path, gfx: str, kernel: str) -> None:
     """Active lanes' dwords go behind M0 and the offset; what is out of range gives 0; others leave LDS alone."""
-    if wide and GENERATION[gpu(code)] < 4:
-        return
     data = input_words()
-    kernel = "buffer_to_lds_x4" if wide else "buffer_to_lds"
-    got = run(hip, code, kernel, data, extra=struct.pack("<II", 800, 0))[0]
+    got = run(hip, isa_kernels / f"{gfx}_memory.co", kernel, data, extra=struct.pack("<II", 800, 0))[0]
     expected = old_words()
     lanes = np.arange(LANES)
     expected[8:, 0] = np.where(16 * lanes[8:] + 4 <= 800, data[8:, 0], 0)
@@ -150,11 +156,10 @@ def expected_buffer(old: Words, data: Words, words: int) -> Words:
     return result
 
 
-@pytest.mark.parametrize("name", ATOMICS)
-def test_atomics(hip: Hip, code: Path, name: str) -> None:
+@pytest.mark.parametrize(("gfx", "name"), [(gfx, name) for gfx in GPUS for name in atomics_of(gfx)])
+def test_atomics(hip: Hip, isa_kernels: Path, gfx: str, name: str) -> None:
     """Groups of four lanes add to one place, the lowest first; a buffer's range ends after 48 lanes."""
-    if name == "pk_add_bf16" and GENERATION[gpu(code)] < 4:
-        return
+    code = isa_kernels / f"{gfx}_memory.co"
     words = 2 if name == "add_f64" else 1
     data, memory = small_floats(name, 1), small_floats(name, 2)
     for space in ("global", "buffer"):
@@ -196,7 +201,6 @@ def test_scratch_through_a_descriptor(hip: Hip, isa_kernels: Path) -> None:
 def kernels(gfx: str) -> set[str]:
     """What these tests launch, for test_cdna_evidence.py."""
     names = {f"{space}_{kind}_{name}" for space in spaces(gfx) for kind, rows in KINDS.items() for name in rows}
-    atomics = [name for name in ATOMICS if name != "pk_add_bf16" or GENERATION[gfx] >= 4]
+    atomics = atomics_of(gfx)
     names |= {f"{s}_atomic_{name}{end}" for s in ("global", "buffer") for name in atomics for end in ("", "_rtn")}
-    names |= {f"s_load_{name}" for name, _ in SCALAR_LOADS} | {"buffer_to_lds"}
-    return names | ({"buffer_to_lds_x4"} if GENERATION[gfx] >= 4 else set())
+    return names | {f"s_load_{name}" for name, _ in SCALAR_LOADS} | set(loads_into_lds(gfx))

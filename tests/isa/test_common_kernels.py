@@ -9,11 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.isa import conftest
 from tests.isa.common_cases import CASES, THREADS, Case
+from tests.isa.conftest import DEVICES
 from tests.isa.hip_runtime import Hip, pointers
 
-DEVICES: tuple[str, ...] = getattr(conftest, "DEVICES", (conftest.GFX,))
 GPUS = ("gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1201")  # common_gpus of emulator/CMakeLists.txt
 LEVELS = (0, 3)
 BUILDS = [(gfx, level) for gfx in GPUS for level in LEVELS]

@@ -205,8 +205,9 @@ def test_default_copies_stay_inside_allocations(hip: Hip) -> None:
     buffer, host = hip.buffer(data), np.zeros(200, np.uint8)
     hip.call("hipMemcpy", host.ctypes.data_as(Pointer), Pointer(buffer.address), ctypes.c_size_t(100), 4)
     np.testing.assert_array_equal(host[:100], data)
-    assert hip.library.hipMemcpy(host.ctypes.data_as(Pointer), Pointer(buffer.address), ctypes.c_size_t(101), 4) == 1
-    assert hip.library.hipMemcpy(Pointer(buffer.address), host.ctypes.data_as(Pointer), ctypes.c_size_t(101), 4) == 1
+    here, there, more = host.ctypes.data_as(Pointer), Pointer(buffer.address), ctypes.c_size_t(101)
+    assert hip.library.hipMemcpy(here, there, more, 4) == INVALID_VALUE
+    assert hip.library.hipMemcpy(there, here, more, 4) == INVALID_VALUE
     buffer.free()
 
 

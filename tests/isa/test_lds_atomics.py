@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from tests.isa.atomic_operations import GFX12_ONLY, LANES, OLD, OPERATIONS, decode, definition, encode, operands, same
-from tests.isa.conftest import RDNA
+from tests.isa.conftest import RDNA, has
 from tests.isa.hip_runtime import Hip, pointers
 
-CASES = [(gpu, name) for gpu in RDNA for name in OPERATIONS if gpu.startswith("gfx12") or name not in GFX12_ONLY]
+CASES = [(gpu, name) for gpu in RDNA for name in OPERATIONS if has(gpu, "GFX12") or name not in GFX12_ONLY]
 
 
 @pytest.fixture

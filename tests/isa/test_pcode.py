@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.isa import conftest
+from tests.isa.conftest import DEVICES
 from tests.isa.fuzz_rows import Row, load_rows, other_rows
 from tests.isa.hip_runtime import Hip
 from tests.isa.pcode import softfloat
@@ -23,7 +23,6 @@ from tests.isa.pcode_rules import FILE, Rules, flushed, load_rules, same
 ROOT = Path(__file__).resolve().parents[2]
 TABLES = {table.stem: table for table in sorted((ROOT / "emulator/isa").glob("gfx*.toml"))}
 RULES = load_rules()
-DEVICES: tuple[str, ...] = getattr(conftest, "DEVICES", (conftest.GFX,))
 
 
 @pytest.fixture(autouse=True)

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.isa.conftest import RDNA
+from tests.isa.conftest import RDNA, has
 from tests.isa.hip_runtime import Hip, pointers
 
 M32, M64 = 2**32 - 1, 2**64 - 1
@@ -296,13 +296,13 @@ def both_or_word(name: str, a: int) -> int:
 GFX12_ONLY = {"s_add_nc_u64", "s_sub_nc_u64", "s_mul_u64"}
 
 
-def has(gpu: str, name: str) -> bool:
-    """gfx12 has all; gfx11 has arithmetic on f32 from gfx1150 on."""
-    return gpu.startswith("gfx12") or (name not in GFX12_ONLY and ("f32" not in name or gpu.startswith("gfx115")))
+def knows(gpu: str, name: str) -> bool:
+    """Whether the GPU has the instruction."""
+    return (has(gpu, "GFX12") or name not in GFX12_ONLY) and (has(gpu, "SCALAR_FLOAT") or "f32" not in name)
 
 
 @pytest.mark.parametrize(
-    ("rdna", "name"), [(gpu, name) for gpu in RDNA for name in CASES if has(gpu, name)], indirect=["rdna"]
+    ("rdna", "name"), [(gpu, name) for gpu in RDNA for name in CASES if knows(gpu, name)], indirect=["rdna"]
 )
 def test_instruction(hip: Hip, isa_kernels: Path, rdna: str, name: str) -> None:
     generator = np.random.default_rng(7)

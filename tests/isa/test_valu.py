@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.isa.conftest import RDNA
+from tests.isa.conftest import RDNA, has
 from tests.isa.hip_runtime import Hip
 from tests.isa.lane_tests import assert_same, operands, run_lanes, typed
 
@@ -469,7 +469,7 @@ ENCODINGS = {
 }
 ALL = INTEGER | FLOAT | CONVERSIONS | HALVES | PACKED | ENCODINGS
 GFX12_ONLY = {"v_minimum_f32", "v_maximum_f32"}
-CASES = [(gpu, name) for gpu in RDNA for name in ALL if gpu.startswith("gfx12") or name not in GFX12_ONLY]
+CASES = [(gpu, name) for gpu in RDNA for name in ALL if has(gpu, "GFX12") or name not in GFX12_ONLY]
 
 
 @pytest.mark.parametrize(("rdna", "name"), CASES, indirect=["rdna"])

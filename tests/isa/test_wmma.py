@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from tests.isa.attention import from_bits, to_bits
-from tests.isa.conftest import RDNA
+from tests.isa.conftest import RDNA, has
 from tests.isa.hip_runtime import Hip, HipError, pointers
 
 
@@ -51,7 +51,7 @@ NAMES = {"fp16": "f16", "bf16": "bf16"}
 
 @pytest.fixture
 def layout(rdna: str) -> Layout:
-    return RDNA4 if rdna.startswith("gfx12") else RDNA3
+    return RDNA4 if has(rdna, "GFX12") else RDNA3
 
 
 @pytest.fixture
@@ -115,7 +115,7 @@ def test_special_values(hip: Hip, code: Path, layout: Layout) -> None:
     assert (got[3:] == 0).all()
 
 
-REPEATED = [gpu for gpu in RDNA if not gpu.startswith("gfx12")]
+REPEATED = [gpu for gpu in RDNA if not has(gpu, "GFX12")]
 
 
 @pytest.mark.parametrize("rdna", REPEATED, indirect=True)
