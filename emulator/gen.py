@@ -22,6 +22,7 @@ from gen_vector import compare_code, packed_code, vector_code
 
 
 def scalar_code(shape: Shape, row: Mapping[str, Any]) -> Code:
+    """Code of a [scalar] row. Raises ShapeError where the operands or modifiers are not the row's."""
     src_types = row["src"].split()
     reads_old = src_types[0] == "old"
     src_types = src_types[1:] if reads_old else src_types
@@ -44,6 +45,7 @@ def scalar_code(shape: Shape, row: Mapping[str, Any]) -> Code:
 
 
 def special_code(shape: Shape, row: Mapping[str, Any]) -> Code:
+    """Code of a [special] row: a call with the shape's Form. Raises ShapeError for what the row does not express."""
     types = row["types"].split()
     if len(shape.operands) != len(types):
         raise ShapeError(f"{len(shape.operands)} operands, the row has {len(types)}")
@@ -76,6 +78,7 @@ def special_code(shape: Shape, row: Mapping[str, Any]) -> Code:
 
 
 def code_of(shape: Shape, table: Mapping[str, Any]) -> Code:
+    """Code of any shape. Raises ShapeError where the table has no row for it or the row does not fit."""
     name = shape.row_name
     if name in table["vector"]:
         row = table["vector"][name]
@@ -189,6 +192,7 @@ def part_of(shape: Shape, parts: int) -> int:
 
 
 def write_if_changed(path: Path, text: str) -> None:
+    """Keep the time of a file whose text stays the same, so that it is not compiled again."""
     if not path.exists() or path.read_text() != text:
         path.write_text(text)
 

@@ -66,6 +66,7 @@ class Code:
 
 
 def parse_operand(text: str) -> Operand:
+    """Reads one operand of a shape, such as -|v or v.l."""
     neg, text = text.startswith("-"), text.removeprefix("-")
     absolute, text = text.startswith("|"), text.removeprefix("|")
     sign_extended, text = text.startswith("sext:"), text.removeprefix("sext:")
@@ -74,6 +75,7 @@ def parse_operand(text: str) -> Operand:
 
 
 def parse_shape(line: str) -> Shape:
+    """Reads one line of fa-emu-shapes."""
     key, _, example = line.partition("\t")
     mnemonic, _, rest = key.partition(" ")
     operand_text, _, modifier_text = rest.partition(" ")

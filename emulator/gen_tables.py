@@ -34,6 +34,7 @@ FLOWS = {"next": "kNext", "branch": "kBranch", "jump": "kJump", "end": "kEnd", "
 
 
 def load_toml(path: Path) -> dict[str, Any]:
+    """The document. Ends the program with the file and line of an error."""
     try:
         return tomllib.loads(path.read_text())
     except tomllib.TOMLDecodeError as error:
@@ -41,6 +42,7 @@ def load_toml(path: Path) -> dict[str, Any]:
 
 
 def load_functions(path: Path) -> dict[str, Any]:
+    """What semantics/functions.toml says of each function, checked."""
     functions = load_toml(path)
     for name, row in functions.items():
         if unknown := set(row) - FUNCTION_KEYS:

@@ -32,6 +32,7 @@ SDWA_MODIFIERS = {"dst_sel", "dst_unused", "src0_sel", "src1_sel"}
 
 
 def apply_modifiers(value: str, operand: Operand, type_name: str) -> str:
+    """C++ expression of the operand with its neg and abs. Raises ShapeError for types that have none."""
     if not (operand.neg or operand.absolute):
         return value
     if type_name not in FLOATS:
@@ -121,6 +122,7 @@ def mix_types(shape: Shape, sources: Sequence[Operand]) -> list[tuple[str, Opera
 
 
 def result_modifiers(value: str, shape: Shape, type_name: str, handled: set[str]) -> str:
+    """C++ expression of the result with clamp and output scale. Raises ShapeError for other modifiers."""
     for name, text in shape.modifiers.items():
         if name in handled:
             continue
@@ -134,6 +136,7 @@ def result_modifiers(value: str, shape: Shape, type_name: str, handled: set[str]
 
 
 def vector_result(shape: Shape, type_name: str, value: str) -> str:
+    """C++ statement that stores a lane-wise result: a register, a half of it, or the part that SDWA names."""
     operand = shape.operands[0]
     if operand.kind != "v":
         raise ShapeError(f"destination is {operand.kind!r}, expected a VGPR")
@@ -199,6 +202,7 @@ def packed_code(shape: Shape, row: Mapping[str, Any]) -> Code:
 
 
 def vector_code(shape: Shape, row: Mapping[str, Any]) -> Code:
+    """Code of a [vector] row. Raises ShapeError where operands or modifiers are not the row's."""
     dst_types, src_types = row["dst"].split(), row["src"].split()
     reads_old = src_types[0] == "old"
     src_types = src_types[1:] if reads_old else src_types
@@ -233,6 +237,7 @@ def vector_code(shape: Shape, row: Mapping[str, Any]) -> Code:
 
 
 def compare_code(shape: Shape, row: Mapping[str, Any], writes_exec: bool, writes_mask: bool) -> Code:
+    """Code of a [compare] row, to a mask operand, to exec or to both."""
     types = row["src"].split()
     first = 1 if writes_mask else 0
     if len(shape.operands) != first + len(types):

@@ -33,8 +33,8 @@ struct Program {
   const WaitModel* waits = nullptr;  // of wait_steps
 };
 
-// Lowers one kernel, with the wait check where it is asked for. Throws LoweringError for an instruction without a handler, or where the listing's words differ
-// from the code object's.
+// Lowers one kernel, with the wait check where it is asked for. Throws LoweringError for an instruction without a
+// handler, or where the listing's words differ from the code object's.
 std::shared_ptr<const Program> lower_kernel(const CodeObject& object, const KernelDescriptor& kernel,
                                             const CodeSymbol& symbol, const Family& family, bool check_waits);
 

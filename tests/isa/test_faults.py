@@ -212,6 +212,7 @@ def test_listing_of_another_code_object(hip: Hip, code: Path, tmp_path: Path, mo
         ("s_load_b128 s[7:4], s[0:1], 0x0", "register s[7:4] does not exist"),
         ("s_mov_b32 s4, ttmp16", "register ttmp16 does not exist"),
         ("v_add_co_u32 v4, exec_lo, v5, v6", "exec as the second destination is not emulated"),
+        ("s_getreg_b32 s4, hwreg(HW_REG_STATUS)", "hardware register 56 is not emulated"),  # the low bits of 12345678
     ],
 )
 def test_registers_that_the_wave_does_not_have(

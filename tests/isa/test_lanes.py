@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.isa.conftest import RDNA
+from tests.isa.conftest import RDNA, has
 from tests.isa.hip_runtime import Hip, pointers
 from tests.isa.lane_tests import run_lanes
 
@@ -40,7 +40,7 @@ def test_lane_move(hip: Hip, code: Path, name: str) -> None:
     np.testing.assert_array_equal(run_lanes(hip, code, name, [DATA], 32), EXPECTED[name])
 
 
-@pytest.mark.parametrize("rdna", [gpu for gpu in RDNA if not gpu.startswith("gfx12")], indirect=True)
+@pytest.mark.parametrize("rdna", [gpu for gpu in RDNA if not has(gpu, "GFX12")], indirect=True)
 def test_hints_change_nothing(hip: Hip, code: Path) -> None:
     """Scheduling, waits and cache control of gfx11, and the message that gives registers back."""
     np.testing.assert_array_equal(run_lanes(hip, code, "hints", [DATA], 32), ~DATA)
