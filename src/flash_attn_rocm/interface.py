@@ -169,7 +169,7 @@ def flash_attn_varlen_func(
         cu_seqlens_q: int32 (batch + 1), ascending: sequence b is rows cu_seqlens_q[b] up to cu_seqlens_q[b + 1].
             Lengths of 0 are allowed.
         cu_seqlens_k: like cu_seqlens_q, for k; with block_table only its lengths count.
-        max_seqlen_q: at least the longest sequence of q.
+        max_seqlen_q: at least the longest sequence of q. A tensor of one number is read, which waits for a GPU.
         max_seqlen_k: at least the longest sequence of k.
         block_table: int32 (batch, max_blocks): the pages of each sequence. No dropout then.
 
