@@ -7,8 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.isa.cdna import GPUS, LANES, OLD, input_words, old_words, run
-from tests.isa.hip_runtime import Hip
+from tests.isa.cdna import GPUS, LANES, OLD, input_words, old_words, on_device, run
+from tests.isa.hip_runtime import INVALID_IMAGE, Hip, HipError
+from tests.isa.listings import body_of, listing_file
+from tests.isa.test_faults import load_with_listing, padded
 
 
 @pytest.fixture(params=GPUS)
@@ -39,6 +41,29 @@ def test_accumulation_registers_of_memory_instructions(hip: Hip, code: Path) -> 
     expected = old_words()
     expected[:, :2] = data[:, 1:3]
     np.testing.assert_array_equal(got, expected)
+
+
+@pytest.mark.parametrize(
+    ("register", "fault"), [("v63", ""), ("v64", "uses both accumulation registers and VGPRs from v64")]
+)
+def test_registers_under_two_names(
+    hip: Hip, code: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, register: str, fault: str
+) -> None:
+    """VGPRs from the descriptor's accum_offset on are the accumulation registers: a kernel may not use both names."""
+    image = padded(code.read_bytes())
+    body = body_of(listing_file(code.parents[1] / "decoded", code.read_bytes()).read_text())
+    before, kernel, after = body.partition(" accumulators\n")
+    changed = after.replace("v_mov_b32_e32 v12, 0x5a5a5a5a", f"v_mov_b32_e32 {register}, 0x5a5a5a5a", 1)
+    assert changed != after
+    monkeypatch.setenv("FLASH_ATTN_ROCM_CACHE", str(tmp_path))
+    with on_device(hip, code.name.split("_")[0]):
+        module = load_with_listing(hip, tmp_path, image, before + kernel + changed)
+        if not fault:
+            hip.function(module, "accumulators")
+            return
+        with pytest.raises(HipError, match=fault) as caught:
+            hip.function(module, "accumulators")
+    assert caught.value.code == INVALID_IMAGE
 
 
 @pytest.mark.parametrize("rows", [16, 32])
