@@ -86,6 +86,12 @@ def measure(hip: TimedHip, directory: Path, manifest: dict[str, Any], kernel: di
     return rates
 
 
+def is_plain_forward(kernel: dict[str, Any]) -> bool:
+    """Whether a row of kernels.json is forward attention on equal lengths without mask, bias, softcap and dropout."""
+    plain = (kernel["op"], kernel["mode"], kernel["bias"], kernel["padding"]) == ("fmha_fwd", "batch", "none", "seqlen")
+    return plain and not (kernel["mask"] or kernel["softcap"] or kernel["dropout"])
+
+
 def print_family(family: str, wave_size: int, rates: list[Rates]) -> None:
     """The least of a family's kernels."""
     print(
@@ -98,19 +104,24 @@ def print_family(family: str, wave_size: int, rates: list[Rates]) -> None:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument(
-        "--kernels", type=Path, default=ROOT / "build" / "kernels", help="directory of <gfx>/kernels.json"
+        "--kernels",
+        type=Path,
+        nargs="+",
+        default=[ROOT / "build" / "kernels", ROOT / "build" / "evidence"],
+        help="directories of <gfx>/kernels.json (default: those of the packages, and those that only tests run)",
     )
     parser.add_argument("--repeats", type=int, default=5)
     options = parser.parse_args()
     emulator = emulator_directory()
-    manifests = sorted(options.kernels.glob("*/kernels.json"))
+    manifests = [path for directory in options.kernels for path in sorted(directory.glob("*/kernels.json"))]
     if emulator is None or not manifests:
-        missing = "emulator" if emulator is None else f"*/kernels.json in {options.kernels}"
+        missing = "emulator" if emulator is None else f"*/kernels.json in {', '.join(map(str, options.kernels))}"
         print(f"no {missing}; run ./pixiw run build first", file=sys.stderr)
         return 2
     by_family: dict[str, Path] = {}
     for manifest in manifests:
-        by_family.setdefault(load_arch(manifest.parent.name).family, manifest)
+        if any(map(is_plain_forward, json.loads(manifest.read_text(encoding="utf-8"))["kernels"])):
+            by_family.setdefault(load_arch(manifest.parent.name).family, manifest)
     os.environ["FLASH_ATTN_ROCM_EMULATE"] = ",".join(path.parent.name for path in by_family.values())
     hip = TimedHip(emulator / "libamdhip64.so")
     print(f"{CASE.seqlen_q} x {CASE.seqlen_k}, {CASE.heads} heads; million wave instructions a second (inst/s)")
@@ -118,16 +129,13 @@ def main() -> int:
         hip.call("hipSetDevice", device)
         document = json.loads(path.read_text(encoding="utf-8"))
         rates = []
-        for kernel in document["kernels"]:
-            if kernel["mask"] or kernel["padding"] != "seqlen":
-                continue
+        for kernel in filter(is_plain_forward, document["kernels"]):
             rates.append(measure(hip, path.parent, document, kernel, options.repeats))
             print(
                 f"{family} {kernel['dtype']} d{kernel['hdim_q']}: {rates[-1].one_core:.0f} M inst/s on one core, "
                 f"{rates[-1].checked:.0f} with all checks; {rates[-1].scaling}"
             )
-        if rates:
-            print_family(family, document["wave_size"], rates)
+        print_family(family, document["wave_size"], rates)
     return 0
 
 
