@@ -95,6 +95,18 @@ def _cumulative(seqlens: Tensor) -> tuple[Tensor, int]:
     return F.pad(torch.cumsum(seqlens, dim=0, dtype=torch.int32), (1, 0)), longest
 
 
+def _check_lengths(lengths: Tensor, filled: Tensor) -> None:
+    """Values, which waits for a GPU as the longest length does; lengths of tokens that are not there read beyond k."""
+    if lengths.numel() == 0:
+        return
+    least, most = torch.stack((lengths.min().long(), filled.max().long())).tolist()
+    if least < 0 or most > lengths.shape[1]:
+        raise InputError(
+            f"attention_mask_in_length has lengths from {least}, and rows that sum to up to {most}; "
+            f"allowed: from 0, and up to seqlen, {lengths.shape[1]}"
+        )
+
+
 def unpad_input(
     hidden_states: Tensor, attention_mask: Tensor, unused_mask: Tensor | None = None
 ) -> tuple[Tensor, Tensor, Tensor, int, Tensor]:
@@ -102,8 +114,8 @@ def unpad_input(
 
     Args:
         hidden_states: (batch, seqlen, ...).
-        attention_mask: (batch, seqlen), bool or integer; 1 where there is a token.
-        unused_mask: like it and disjoint from it; 1 where memory is allocated for a token that is not used. Those are
+        attention_mask: (batch, seqlen), bool or integer; not 0 where there is a token.
+        unused_mask: like it; not 0 where memory is allocated for a token that is not used. Those are
             packed too, but not counted in seqused.
 
     Returns:
@@ -114,11 +126,13 @@ def unpad_input(
         InputError: a mask does not have the batch's shape.
     """
     _check_mask("attention_mask", attention_mask, hidden_states)
-    allocated = attention_mask
+    # Lengths and indices must come from the same booleans: sums of other masks would name tokens that are not there.
+    used = attention_mask != 0
+    allocated = used
     if unused_mask is not None:
         _check_mask("unused_mask", unused_mask, hidden_states)
-        allocated = attention_mask + unused_mask
-    seqused = attention_mask.sum(dim=1, dtype=torch.int32)
+        allocated = used | (unused_mask != 0)
+    seqused = used.sum(dim=1, dtype=torch.int32)
     indices = torch.nonzero(allocated.flatten()).flatten()
     cu_seqlens, longest = _cumulative(allocated.sum(dim=1, dtype=torch.int32))
     return index_first_axis(hidden_states.flatten(0, 1), indices), indices, cu_seqlens, longest, seqused
@@ -139,10 +153,11 @@ def unpad_input_for_concatenated_sequences(
         sequences, int32 (sequences + 1,); the longest length, an int.
 
     Raises:
-        InputError: the lengths do not have the batch's shape.
+        InputError: the lengths do not have the batch's shape, are negative, or sum to more than seqlen in a row.
     """
     _check_mask("attention_mask_in_length", attention_mask_in_length, hidden_states)
     filled = attention_mask_in_length.sum(dim=1)
+    _check_lengths(attention_mask_in_length, filled)
     positions = torch.arange(hidden_states.shape[1], device=filled.device)
     indices = torch.nonzero((positions < filled[:, None]).flatten()).flatten()
     lengths = attention_mask_in_length.flatten()

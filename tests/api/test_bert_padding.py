@@ -141,3 +141,20 @@ def test_a_gpu_gives_what_the_cpu_gives() -> None:
         assert torch.equal(got.cpu(), want)
     padded = bert_padding.pad_input(packed, indices, 3, 5)
     assert torch.equal(padded.cpu(), hidden * mask[..., None])
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.int8, torch.float32])
+def test_lengths_count_the_tokens_that_are_packed_whatever_the_masks_hold(dtype: torch.dtype) -> None:
+    mask = torch.tensor([[2, 1, 0, 0], [-1, 0, 3, 0]]).to(dtype)
+    unused = torch.tensor([[0, 1, 1, 0], [0, 0, 1, 0]]).to(dtype)  # both masks have two positions in common
+    packed, indices, cu_seqlens, longest, seqused = bert_padding.unpad_input(random(2, 4, 3), mask, unused)
+    assert packed.shape == (5, 3)
+    assert indices.tolist() == [0, 1, 2, 4, 6]
+    assert (cu_seqlens.tolist(), longest, seqused.tolist()) == ([0, 3, 5], 3, [2, 2])
+
+
+@pytest.mark.parametrize("row", [[3, 2, 0, 0], [3, -1, 0, 0], [5, 0, 0, 0]])
+def test_lengths_of_tokens_that_are_not_there_are_refused(row: list[int]) -> None:
+    lengths = torch.tensor([[1, 0, 0, 0], row])
+    with pytest.raises(InputError, match=r"attention_mask_in_length has lengths from .*up to seqlen, 4"):
+        bert_padding.unpad_input_for_concatenated_sequences(random(2, 4, 3), lengths)
