@@ -168,6 +168,17 @@ def check_inputs(
         check_alibi(q, alibi_slopes, q.shape[0])
 
 
+def check_buffer(name: str, buffer: Any, name_like: str, like: Any) -> None:
+    """A tensor that a result is written into: torch would broadcast to another shape, and convert to another dtype."""
+    check_layout(name, buffer)
+    check_layout(name_like, like)
+    if (buffer.shape, buffer.dtype, buffer.device) != (like.shape, like.dtype, like.device):
+        raise InputError(
+            f"{name} is {buffer.dtype} {tuple(buffer.shape)} on {buffer.device}; expected that of {name_like}: "
+            f"{like.dtype} {tuple(like.shape)} on {like.device}"
+        )
+
+
 def check_packed(name: str, tensor: Any, layout: str, parts: int) -> None:
     """A tensor that holds q, k and v, or k and v, side by side in its third to last dimension."""
     check_layout(name, tensor)

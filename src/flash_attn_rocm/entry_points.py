@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from flash_attn_rocm import calls, flash_attn_interface
+from flash_attn_rocm.checks import check_buffer
 from flash_attn_rocm.errors import InputError
 
 P = ParamSpec("P")
@@ -27,7 +28,8 @@ def _looks_swapped(arguments: dict[str, Any]) -> str | None:
     for name in ("is_causal", "return_softmax", "deterministic", "zero_tensors", "is_rotary_interleaved"):
         if name in arguments and not isinstance(arguments[name], bool):
             return f"{name} is {arguments[name]!r}, which is no bool"
-    if arguments.get("p_dropout", 0.0) >= 1.0:
+    dropout = arguments.get("p_dropout")
+    if isinstance(dropout, float | int) and dropout >= 1.0:
         return f"p_dropout is {arguments['p_dropout']}; a probability of 1 or more drops everything"
     if arguments["softmax_scale"] == 0.0:
         return "softmax_scale is 0.0, which makes every score the same"
@@ -40,10 +42,13 @@ def _checked(function: Callable[P, R]) -> Callable[P, R]:
 
     @functools.wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
-        found = _looks_swapped(signature.bind(*args, **kwargs).arguments)
+        arguments = signature.bind(*args, **kwargs).arguments
+        found = _looks_swapped(arguments)
         if found:
             order = ", ".join(signature.parameters)
             raise InputError(f"{function.__name__}: {found}. Arguments look swapped; their order is: {order}")
+        if "dout" not in arguments and arguments["out"] is not None:  # of backward passes, out is an input
+            check_buffer("out", arguments["out"], "q", arguments["q"])
         return function(*args, **kwargs)
 
     return call

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from flash_attn_rocm import calls
 from flash_attn_rocm.backends import sdpa_backward
-from flash_attn_rocm.checks import check_inputs
+from flash_attn_rocm.checks import check_buffer, check_inputs
 from flash_attn_rocm.checks_sequences import check_varlen_inputs
 from flash_attn_rocm.errors import InputError
 from flash_attn_rocm.interface import (
@@ -169,6 +169,12 @@ def _check_backward(dout: Tensor, q: Tensor, out: Tensor, lse: Tensor, lse_shape
         raise InputError(f"softmax_lse is {lse.dtype}; expected torch.float32")
 
 
+def _check_gradients(buffers: tuple[Tensor | None, ...], inputs: tuple[Tensor, ...]) -> None:
+    for name, buffer, tensor in zip(("q", "k", "v"), buffers, inputs, strict=True):
+        if buffer is not None:
+            check_buffer(f"d{name}", buffer, name, tensor)
+
+
 def _check_dropout(dropout_p: float, rng_state: Tensor | None) -> None:
     if dropout_p <= 0.0:
         return
@@ -220,6 +226,7 @@ def _flash_attn_backward(
         alibi_slopes=alibi_slopes,
     )
     _check_backward(dout, q, out, softmax_lse, (q.shape[0], q.shape[2], q.shape[1]))
+    _check_gradients((dq, dk, dv), (q, k, v))
     _check_dropout(dropout_p, rng_state)
     *gradients, softmax_d = sdpa_backward.backward(
         dout,
@@ -288,6 +295,7 @@ def _flash_attn_varlen_backward(
         num_splits=0,
     )
     _check_backward(dout, q, out, softmax_lse, (q.shape[1], q.shape[0]))
+    _check_gradients((dq, dk, dv), (q, k, v))
     _check_dropout(dropout_p, rng_state)
     *gradients, softmax_d = sdpa_backward.varlen_backward(
         dout,

@@ -286,3 +286,31 @@ def test_arguments_that_look_swapped_are_refused_with_the_right_order(case: str)
         getattr(flash_attn_2_cuda, name)(*arguments)
     assert str(caught.value).startswith(f"{name}: ")
     assert ", ".join(ORDER[name].split()) in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["fwd", "varlen_fwd", "fwd_kvcache"])
+@pytest.mark.parametrize(
+    "change", [lambda t: t.float(), lambda t: t[None].expand(3, *t.shape).clone(), lambda t: t.to("meta")]
+)
+def test_out_of_another_shape_dtype_or_device_is_refused_before_anything_is_written(name: str, change: Any) -> None:
+    cache = torch.zeros(2, 20, 2, 64).half()
+    out = change(torch.zeros_like(PACKED_Q if name == "varlen_fwd" else Q))
+    arguments: dict[str, tuple[Any, ...]] = {
+        "fwd": (Q, K, V, out, None, 0.0, SCALE, False, -1, -1, 0.0, False, None),
+        "varlen_fwd": (
+            *(PACKED_Q, PACKED_K, PACKED_V, out, CU_Q, CU_K, None, None, None, None, 9, 8),
+            *(0.0, SCALE, False, False, -1, -1, 0.0, False, None, 0),
+        ),
+        "fwd_kvcache": (
+            *(Q, cache, cache, K, V, torch.tensor([1, 2], dtype=torch.int32), None, None, None, None, None, None, out),
+            *(SCALE, False, -1, -1, 0.0, True, 0),
+        ),
+    }
+    with pytest.raises(InputError, match=r"out is torch.float.* on .*; expected that of q: torch.float16"):
+        getattr(flash_attn_2_cuda, name)(*arguments[name])
+    assert not cache.any()
+
+
+def test_dropout_that_is_no_number_is_named() -> None:
+    with pytest.raises(InputError, match="dropout_p is None"):
+        flash_attn_2_cuda.fwd(Q, K, V, None, None, None, SCALE, False, -1, -1, 0.0, False, None)
