@@ -13,6 +13,8 @@ from flash_attn_rocm.checks import check_inputs
 from flash_attn_rocm.checks_sequences import check_kvcache_inputs, check_varlen_inputs
 from flash_attn_rocm.dropout import draw_rng_state
 
+_INTEGERS = (torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8)
+
 
 class Result(NamedTuple):
     """What a call made; lse and dropout_map are empty and rng_state is None where there was no need for them."""
@@ -33,7 +35,9 @@ def _scale(q: Tensor, softmax_scale: float | None) -> float:
 
 def _on_host(length: int | Tensor) -> int:
     """The length; transformers gives it as a tensor where it packs sequences by their positions."""
-    return int(length.item()) if isinstance(length, Tensor) and length.numel() == 1 else length
+    if isinstance(length, Tensor) and length.numel() == 1 and length.dtype in _INTEGERS:
+        return int(length.item())
+    return length
 
 
 def attention(
@@ -137,6 +141,10 @@ def varlen_attention(
         alibi_slopes=alibi_slopes,
         num_splits=num_splits,
     )
+    # No sequence is longer than all of them: larger maxima, which are allowed, would only cost memory and time.
+    max_seqlen_q = torch.sym_min(max_seqlen_q, q.shape[0])
+    if block_table is None and not want_map:  # the map has max_seqlen_k columns
+        max_seqlen_k = torch.sym_min(max_seqlen_k, k.shape[0])
     on_ck = _on_ck(q)
     rng_state = draw_rng_state(q, generator) if dropout_p > 0.0 and (on_ck or want_map or reproducible) else None
     backend = ck.varlen_forward if on_ck else sdpa_varlen.forward

@@ -262,8 +262,19 @@ def _check_appended(named: dict[str, Tensor], cache_seqlens: Any) -> None:
         raise InputError(
             f"k and v must have the batch of q, and nheads and headdim of the cache, but: {describe_shapes(named)}"
         )
+    for name in ("k_cache", "v_cache"):
+        _check_no_shared_slots(name, named[name])
     if cache_seqlens is None:
         raise InputError("cache_seqlens is None with k and v; expected the lengths after which they are appended")
+
+
+def _check_no_shared_slots(name: str, cache: Tensor) -> None:
+    """What is written for one sequence, slot or head of an expanded cache would be there for all of them."""
+    if any(size > 1 and stride == 0 for size, stride in zip(cache.shape, cache.stride(), strict=True)):
+        raise InputError(
+            f"{name} has shape {tuple(cache.shape)} and strides {cache.stride()}: it is expanded, so that k and v "
+            f"cannot be appended to it. Pass memory of its own: {name}.contiguous()"
+        )
 
 
 def _check_rotary(q: Tensor, k: Tensor | None, cos: Tensor | None, sin: Tensor | None, capacity: int) -> None:
@@ -320,6 +331,8 @@ def _check_kvcache_values(
         _check_range("cache_batch_idx", rows, 0, k_cache.shape[0] - 1, f"k_cache has batch size {k_cache.shape[0]}")
     if cache_leftpad is not None and _readable(cache_leftpad):
         most: int | Tensor = capacity if lengths is None else lengths.detach().cpu()
+        if lengths is None and cache_seqlens is not None and not isinstance(cache_seqlens, Tensor):
+            most = cache_seqlens
         _check_range("cache_leftpad", cache_leftpad.detach().cpu(), 0, most, "the sequence's length in the cache")
     if block_table is not None and _readable(block_table):
         if isinstance(cache_seqlens, Tensor) and lengths is None:

@@ -65,6 +65,8 @@ BAD_VARLEN: dict[str, tuple[dict[str, Any], str]] = {
     "max k": ({"max_seqlen_k": 6}, "max_seqlen_k is 6, but cu_seqlens_k has a sequence of 7"),
     "max float": ({"max_seqlen_q": 5.0}, "max_seqlen_q is 5.0; expected an integer from 0 to 2147483647"),
     "max tensor": ({"max_seqlen_k": torch.tensor([7, 7])}, r"max_seqlen_k is tensor\(.*; expected an integer"),
+    "max fraction": ({"max_seqlen_k": torch.tensor(7.5)}, r"max_seqlen_k is tensor\(7.5000\); expected an integer"),
+    "max truth": ({"max_seqlen_q": torch.tensor(True)}, r"max_seqlen_q is tensor\(True\); expected an integer"),
     "max negative": ({"max_seqlen_k": -1}, "max_seqlen_k is -1; expected an integer from 0"),
     "dropout": ({"dropout_p": 1.0}, "dropout_p is 1.0; allowed: 0 <= dropout_p < 1"),
     "window": ({"window_size": 3}, "window_size is 3; expected two integers"),
@@ -172,6 +174,15 @@ BAD_KVCACHE: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "index shape": ({"cache_batch_idx": ints(0)}, r"cache_batch_idx has shape \(1,\); expected \(2,\)"),
     "leftpad": ({"cache_leftpad": ints(0, 10)}, r"cache_leftpad\[1\] is 10; allowed: 0 to 9"),
+    "leftpad beyond number": (
+        {"cache_seqlens": 5, "cache_leftpad": ints(3, 7)},
+        r"cache_leftpad\[1\] is 7; allowed: 0 to 5",
+    ),
+    "expanded sequences": (
+        {"k": NEW, "v": NEW, "k_cache": CACHE[:1].expand(2, 20, 2, 64)},
+        r"k_cache has shape \(2, 20, 2, 64\) and strides \(0, .*: it is expanded, so that k and v cannot be appended",
+    ),
+    "expanded heads": ({"k": NEW, "v": NEW, "v_cache": CACHE[:, :, :1].expand(2, 20, 2, 64)}, "v_cache has shape"),
     "splits": ({"num_splits": -1}, "num_splits is -1; expected an integer from 0 to 128"),
     "softcap": ({"softcap": -1.0}, "softcap is -1.0"),
     "alibi": ({"alibi_slopes": torch.ones(4, dtype=torch.float16)}, "alibi_slopes is torch.float16"),
@@ -234,6 +245,26 @@ def test_numbers_and_tensors_of_lengths_are_the_same() -> None:
     q, k, v = (torch.randn(2, 20, 2, 64, generator=generator).half() for _ in range(3))
     expected = flash_attn_with_kvcache(q[:, :3], k, v, cache_seqlens=ints(7, 7))
     assert torch.equal(flash_attn_with_kvcache(q[:, :3], k, v, cache_seqlens=7), expected)
+
+
+def test_maxima_beyond_all_sequences_cost_nothing() -> None:
+    generator = torch.Generator().manual_seed(0)
+    q, k = (torch.randn(*tensor.shape, generator=generator).half() for tensor in (Q, K))
+    expected = flash_attn_varlen_func(**VARLEN | {"q": q, "k": k, "v": k})
+    largest = {"max_seqlen_q": 2**31 - 1, "max_seqlen_k": 2**31 - 1}  # padded to them, scores would have 2^65 bytes
+    assert torch.equal(flash_attn_varlen_func(**VARLEN | {"q": q, "k": k, "v": k} | largest), expected)
+
+
+@pytest.mark.parametrize("name", ["dq", "dk", "dv"])
+@pytest.mark.parametrize(
+    "change", [lambda t: t.float(), lambda t: t[None].expand(3, *t.shape).clone(), lambda t: t.to("meta")]
+)
+def test_gradient_buffers(name: str, change: Any) -> None:
+    q, lse = half(1, 5, 2, 64), torch.zeros(1, 2, 5)
+    buffers = {"dq": q.clone(), "dk": q.clone(), "dv": q.clone()}
+    buffers[name] = change(q)
+    with pytest.raises(InputError, match=rf"{name} is torch.float.* on .*; expected that of {name[1]}: torch.float16"):
+        _flash_attn_backward(q, q, q, q, q, lse, *buffers.values(), 0.0, 1.0, False, -1, -1, 0.0, None, False)
 
 
 def test_backward_shapes() -> None:

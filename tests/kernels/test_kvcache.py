@@ -10,6 +10,8 @@ import pytest
 import torch
 from torch import Tensor
 
+from flash_attn_rocm import flash_attn_with_kvcache
+from flash_attn_rocm.flash_attn_interface import _flash_attn_varlen_forward
 from tests.kernels.feature_reference import Features, check_result
 from tests.kernels.test_features import SCALE, load_ops, normal
 
@@ -387,3 +389,39 @@ def test_alibi_of_long_sequences_is_right(kernel_device: str) -> None:
     assert abs(lse.item() - torch.logsumexp(scores, 0).item()) < 1e-4
     assert (out[0, 0].cpu().double() - expected).abs().max() < 2 * 2**-9 * expected.abs().max() + 1e-5
     assert math.isfinite(lse.item())
+
+
+def test_autograd_refuses_gradients_that_need_what_was_in_the_cache(kernel_device: str) -> None:
+    cache = torch.randn(2, 20, 2, 64, device=kernel_device, requires_grad=True)
+    k_cache, v_cache = (cache * 1).half(), (cache * 2).half()
+    losses = [(tensor * tensor).sum() for tensor in (k_cache, v_cache)]
+    new = torch.zeros(2, 1, 2, 64, dtype=torch.float16, device=kernel_device)
+    flash_attn_with_kvcache(new, k_cache, v_cache, cache_seqlens=5)
+    losses[0].backward(retain_graph=True)  # reading the cache does not matter
+    flash_attn_with_kvcache(new, k_cache, v_cache, new, new, cache_seqlens=5)
+    for loss in losses:
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            loss.backward()
+
+
+def test_caches_of_inference_mode_are_written(kernel_device: str) -> None:
+    with torch.inference_mode():
+        k_cache, v_cache = (torch.zeros(2, 20, 2, 64, dtype=torch.float16, device=kernel_device) for _ in range(2))
+        new = torch.ones(2, 1, 2, 64, dtype=torch.float16, device=kernel_device)
+        flash_attn_with_kvcache(new, k_cache, v_cache, new, new, cache_seqlens=5)
+    for cache in (k_cache, v_cache):
+        assert cache[:, 5].eq(1).all()
+        assert cache.sum() == 2 * 2 * 64
+
+
+def test_dropout_ignores_parts_and_maxima_beyond_all_sequences(kernel_device: str) -> None:
+    q, k = normal(9, 4, 64, dtype=torch.float16, seed=1), normal(12, 2, 64, dtype=torch.float16, seed=2)
+    starts = [int32(values, kernel_device) for values in ((0, 4, 9), (0, 5, 12))]
+    tensors = (*(tensor.to(kernel_device) for tensor in (q, k, k)), *starts)
+    for dropout in (0.0, 0.3):
+        outs = []
+        for longest, num_splits in (((5, 7), 0), ((2**31 - 1, 2**31 - 1), 0), ((5, 7), 3)):
+            torch.manual_seed(0)
+            outs.append(_flash_attn_varlen_forward(*tensors, *longest, dropout, 0.1, False, num_splits=num_splits)[0])
+        assert torch.equal(outs[1], outs[0])
+        torch.testing.assert_close(outs[2], outs[0], rtol=0, atol=2e-3)  # parts are added up in another order

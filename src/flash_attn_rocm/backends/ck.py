@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.autograd import forward_ad
+from torch.autograd.graph import increment_version
 
 from flash_attn_rocm import ops
 from flash_attn_rocm.errors import KernelUnavailableError
@@ -92,6 +93,15 @@ def _check_pages(pages: Tensor) -> None:
 def _contiguous(tensor: Tensor | None) -> Tensor | None:
     """Tables of lengths, pages and slopes are read as they lie in memory."""
     return None if tensor is None else tensor.contiguous()
+
+
+def _mark_written(*caches: Tensor) -> None:
+    """Let autograd refuse a backward pass that needs what these tensors held before; torch does not do it for C++ ops.
+
+    A compiled caller's caches are marked by torch, and tensors of inference mode have nothing to mark.
+    """
+    if not torch.compiler.is_compiling():
+        increment_version([cache for cache in caches if not cache.is_inference()])
 
 
 def forward(
@@ -183,7 +193,7 @@ def varlen_forward(
         softcap=softcap,
         dropout_p=dropout_p,
         return_dropout_map=want_map,
-        num_splits=num_splits,
+        num_splits=num_splits if dropout_p == 0.0 else 1,  # dropout needs the keys in one part
     )
     return out, lse, random_map
 
@@ -240,4 +250,6 @@ def kvcache_forward(
         rotary_interleaved=rotary_interleaved,
         num_splits=num_splits,
     )
+    if k is not None:
+        _mark_written(k_cache, v_cache)
     return out, lse
