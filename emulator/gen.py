@@ -97,9 +97,14 @@ def code_of(shape: Shape, table: Mapping[str, Any]) -> Code:
         or shape.key in table["ignore"]["shapes"]
     ):
         return Code(None, "")
-    if name in table["trap"]["names"]:
+    if is_trap(shape, table):
         return Code(("return sem::trap<Form{}>(w, op);",), "")
     raise ShapeError("no row for this instruction")
+
+
+def is_trap(shape: Shape, table: Mapping[str, Any]) -> bool:
+    """Whether a wave that reaches the instruction is stopped."""
+    return shape.row_name in table["trap"]["names"] or shape.key in table["trap"]["shapes"]
 
 
 def traits_of(shape: Shape, table: Mapping[str, Any], functions: Mapping[str, Any]) -> str:
@@ -112,7 +117,7 @@ def traits_of(shape: Shape, table: Mapping[str, Any], functions: Mapping[str, An
     if name in table["waits"]["instructions"]:
         return f"{{{CLASSES['wait']}}}"
     if name not in table["special"]:
-        flow = "end" if name in table["trap"]["names"] else "next"
+        flow = "end" if is_trap(shape, table) else "next"
         return f"{{{CLASSES['hint']}, Event::kNone, false, Flow::{FLOWS[flow]}}}"
     row = table["special"][name]
     if row["fn"] not in functions:

@@ -26,9 +26,8 @@ enum class AtomicOp {
   kSwap,
   kMaskOr,       // first operand: bits to clear, second: bits to set
   kCompareSwap,  // first operand: new value, second: what the memory must hold
-  kCompareFirst,  // the same with the operands exchanged (gfx9's DS_CMPST_*)
-  kSubClamp,      // not below 0
-  kCondSub        // only where the result is not below 0
+  kSubClamp,     // not below 0
+  kCondSub       // only where the result is not below 0
 };
 
 // Two 16-bit floats, low half first.
@@ -96,8 +95,6 @@ inline T atomic_result(T memory, T data, [[maybe_unused]] T second) {
     return (memory & ~data) | second;
   } else if constexpr (kOp == AtomicOp::kCompareSwap) {
     return memory == second ? data : memory;
-  } else if constexpr (kOp == AtomicOp::kCompareFirst) {
-    return memory == data ? second : memory;
   } else if constexpr (kOp == AtomicOp::kSubClamp) {
     return memory < data ? T(0) : memory - data;
   } else {
@@ -105,9 +102,7 @@ inline T atomic_result(T memory, T data, [[maybe_unused]] T second) {
     return memory >= data ? memory - data : memory;
   }
 }
-constexpr bool has_two_operands(AtomicOp op) {
-  return op == AtomicOp::kMaskOr || op == AtomicOp::kCompareSwap || op == AtomicOp::kCompareFirst;
-}
+constexpr bool has_two_operands(AtomicOp op) { return op == AtomicOp::kMaskOr || op == AtomicOp::kCompareSwap; }
 
 // One lane's value of type T in as many VGPRs as it needs.
 template <class T>

@@ -2,6 +2,8 @@
 // matrix_instruction_calculator). MFMA ignores exec. The order in which hardware adds products is not documented; here
 // it is ascending k with fused multiply-adds in f32.
 #pragma once
+#include <cstring>
+
 #include "machine/access.hpp"
 #include "machine/vector_wave.hpp"
 #include "semantics/matrix.hpp"
@@ -35,25 +37,24 @@ template <Matrix kShape>
   std::memcpy(out, &wave->v[vgpr], sizeof(U32));
 }
 
-// Where row i of C or D is: VGPR 4 * (i / (4 * groups)) + i % 4, in the group of lanes i / 4 % groups.
+// Where row i of C or D lies in the dwords of its block: VGPR 4 * (i / (4 * groups)) + i % 4, in the group of lanes
+// i / 4 % groups.
 template <Matrix kShape>
-[[gnu::always_inline]] inline float* row_of(Wave* wave, u32 vgpr, u32 i) {
+[[gnu::always_inline]] constexpr u32 place_in_block(u32 i) {
   constexpr u32 kGroups = u32(kShape.groups());
-  float* const lanes = reinterpret_cast<float*>(&wave->v[vgpr + 4 * (i / (4 * kGroups)) + i % 4]);
-  return lanes + i / 4 % kGroups * u32(kShape.size);
+  return 64 * (4 * (i / (4 * kGroups)) + i % 4) + i / 4 % kGroups * u32(kShape.size);
 }
 
-// D = A * B + C of one block. C is a VGPR block, or one value for all where `c` is given.
+// D = A * B + C of one block. `c` is null where `uniform` is all of C. C may be D, but not overlap it by some VGPRs.
 template <Matrix kShape>
-[[gnu::always_inline]] inline void multiply(Wave* wave, u32 d_vgpr, u32 c_vgpr, const float* c, const float* a,
-                                            const float* b) {
+[[gnu::always_inline]] inline void multiply(float* d, const float* c, float uniform, const float* a, const float* b) {
   constexpr u32 kSize = u32(kShape.size), kParts = kSize / 8, kRows = 8 / kParts;
   for (u32 row = 0; row < kSize; row += kRows) {
     __m256 sum[kRows][kParts];
     for (u32 i = 0; i < kRows; ++i)
       for (u32 part = 0; part < kParts; ++part)
-        sum[i][part] = c != nullptr ? _mm256_broadcast_ss(c)
-                                    : _mm256_load_ps(row_of<kShape>(wave, c_vgpr, row + i) + 8 * part);
+        sum[i][part] = c == nullptr ? _mm256_set1_ps(uniform)
+                                    : _mm256_load_ps(c + place_in_block<kShape>(row + i) + 8 * part);
     for (u32 k = 0; k < u32(kShape.depth()); ++k) {
       __m256 factors[kParts];
       for (u32 part = 0; part < kParts; ++part) factors[part] = _mm256_load_ps(b + k * kSize + 8 * part);
@@ -65,7 +66,7 @@ template <Matrix kShape>
     }
     for (u32 i = 0; i < kRows; ++i)
       for (u32 part = 0; part < kParts; ++part)
-        _mm256_store_ps(row_of<kShape>(wave, d_vgpr, row + i) + 8 * part, sum[i][part]);
+        _mm256_store_ps(d + place_in_block<kShape>(row + i) + 8 * part, sum[i][part]);
   }
 }
 
@@ -75,11 +76,17 @@ template <Matrix kShape, Half... kType>
   alignas(64) float a[64 * kShape.held], b[64 * kShape.held];
   unpack<kShape, kType...>(wave, op->r[1], a);
   unpack<kShape, kType...>(wave, op->r[2], b);
-  const float constant = scalar_in<float>(wave, c_is_vgpr ? kNull : op->r[3]);
-  const float* const c = c_is_vgpr ? nullptr : &constant;
+  const float uniform = c_is_vgpr ? 0 : scalar_in<float>(wave, op->r[3]);
+  float* const d = reinterpret_cast<float*>(&wave->v[op->r[0]]);
+  const float* c = c_is_vgpr ? reinterpret_cast<const float*>(&wave->v[op->r[3]]) : nullptr;
+  U32 kept[kRegisters * u32(kShape.blocks)];
+  if (c_is_vgpr && c != d) {  // D may overlap C by some VGPRs
+    std::memcpy(kept, c, sizeof kept);
+    c = reinterpret_cast<const float*>(kept);
+  }
   for (u32 block = 0; block < u32(kShape.blocks); ++block)
-    multiply<kShape>(wave, op->r[0] + block * kRegisters, op->r[3] + block * kRegisters, c, a + block * kBlock,
-                     b + block * kBlock);
+    multiply<kShape>(d + block * kRegisters * 64, c == nullptr ? nullptr : c + block * kRegisters * 64, uniform,
+                     a + block * kBlock, b + block * kBlock);
 }
 
 // V_MFMA_F32_*_F16 and _BF16, V_MFMA_F32_*_F32: D = A * B + C.

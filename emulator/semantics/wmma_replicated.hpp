@@ -2,6 +2,8 @@
 // matrix_instruction_calculator). A and B take 8 VGPRs, of which lanes 16-31 must repeat lanes 0-15: where they do not,
 // hardware mixes both, so it stops the wave. WMMA ignores exec. Sums are taken as in semantics/wmma.hpp.
 #pragma once
+#include <string>
+
 #include "machine/access.hpp"
 #include "machine/vector_wave.hpp"
 #include "semantics/atomic.hpp"

@@ -8,8 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.isa.cdna import GPUS, LANES, OLD, input_words, run
-from tests.isa.hip_runtime import Hip
+from tests.isa.cdna import GPUS, LANES, OLD, input_words, on_device, run
+from tests.isa.hip_runtime import INVALID_IMAGE, Hip, HipError
+from tests.isa.listings import body_of, listing_file
+from tests.isa.test_faults import load_with_listing, padded
 
 
 def within_row(shift: int) -> Callable[[int], int | None]:
@@ -51,3 +53,19 @@ def test_control(hip: Hip, isa_kernels: Path, gfx: str, name: str) -> None:
         if lane >= 8 and source is not None and source >= 8:  # inactive lanes are no sources
             expected[lane, 3] = data[source, 0]
     np.testing.assert_array_equal(got, expected)
+
+
+def test_broadcast_that_does_not_exist(
+    hip: Hip, isa_kernels: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code = isa_kernels / "gfx942_dpp.co"
+    image = padded(code.read_bytes())
+    body = body_of(listing_file(code.parents[1] / "decoded", code.read_bytes()).read_text())
+    assert "row_bcast:31" in body
+    monkeypatch.setenv("FLASH_ATTN_ROCM_CACHE", str(tmp_path))
+    with on_device(hip, "gfx942"):
+        module = load_with_listing(hip, tmp_path, image, body.replace("row_bcast:31", "row_bcast:7"))
+        hip.function(module, "dpp_row_bcast15")
+        with pytest.raises(HipError, match="row_bcast:7 is not row_bcast:15 or row_bcast:31") as caught:
+            hip.function(module, "dpp_row_bcast31")
+    assert caught.value.code == INVALID_IMAGE

@@ -10,6 +10,7 @@ import pytest
 from tests.isa.cdna import GPUS, LANES, OLD, input_words, old_words, on_device, run
 from tests.isa.hip_runtime import INVALID_IMAGE, Hip, HipError
 from tests.isa.listings import body_of, listing_file
+from tests.isa.test_cdna_memory import refused
 from tests.isa.test_faults import load_with_listing, padded
 
 
@@ -74,6 +75,12 @@ def test_swapped_rows(hip: Hip, isa_kernels: Path, rows: int) -> None:
     odd = (lanes & rows) != 0
     np.testing.assert_array_equal(got[:, 0], np.where(odd, data[lanes ^ rows, 1], data[:, 0]))
     np.testing.assert_array_equal(got[:, 1], np.where(odd, data[:, 1], data[lanes ^ rows, 0]))
+
+
+@pytest.mark.parametrize("rows", [16, 32])
+def test_swapped_rows_with_inactive_lanes(hip: Hip, isa_kernels: Path, rows: int) -> None:
+    fault = "a swap of rows with inactive lanes is not documented"
+    refused(hip, isa_kernels / "gfx950_lanes.co", f"swap_{rows}_of_some_lanes", fault)
 
 
 def test_any_function_of_three_bits(hip: Hip, isa_kernels: Path) -> None:

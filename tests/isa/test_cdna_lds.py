@@ -9,7 +9,7 @@ import pytest
 
 from tests.isa.cdna import GENERATION, GPUS, LANES, OLD, input_words, loaded, old_words, run, stored
 from tests.isa.hip_runtime import Hip
-from tests.isa.test_cdna_memory import add, small_floats
+from tests.isa.test_cdna_memory import add, refused, small_floats
 
 READS = {
     "b32": (32, "zero"),
@@ -163,6 +163,11 @@ def test_transposing_read(hip: Hip, isa_kernels: Path) -> None:
     expected = old_words()
     expected[:, :2] = np.ascontiguousarray(halves.transpose(0, 2, 1)).view(np.uint32).reshape(LANES, 2)
     np.testing.assert_array_equal(got, expected)
+
+
+def test_transposing_read_with_inactive_lanes(hip: Hip, isa_kernels: Path) -> None:
+    fault = "a transposing load with inactive lanes is not documented"
+    refused(hip, isa_kernels / "gfx950_lds.co", "transposing_read_of_some_lanes", fault)
 
 
 def test_barrier(hip: Hip, code: Path) -> None:

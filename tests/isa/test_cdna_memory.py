@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tests.isa.cdna import GENERATION, GPUS, LANES, OLD, Words, input_words, loaded, old_words, run, stored
-from tests.isa.hip_runtime import Hip
+from tests.isa.hip_runtime import LAUNCH_FAILURE, Hip, HipError
 
 UNTOUCHED = 0x33333333
 # Name after the kind of memory: bits, and how a narrow value fills the register.
@@ -196,6 +196,25 @@ def test_scratch_through_a_descriptor(hip: Hip, isa_kernels: Path) -> None:
     np.testing.assert_array_equal(got[:, 0], memory[:, 0])
     np.testing.assert_array_equal(got[:, 1], memory.view(np.uint16)[:, 5])
     np.testing.assert_array_equal(got[:, 2:], memory[:, 1:3])
+
+
+def refused(hip: Hip, code: Path, kernel: str, fault: str) -> None:
+    with pytest.raises(HipError, match=fault) as caught:
+        run(hip, code, kernel, input_words())
+    assert caught.value.code == LAUNCH_FAILURE
+
+
+def test_scalar_offset_into_scratch(hip: Hip, isa_kernels: Path) -> None:
+    fault = "a scalar offset that is not a multiple of a dword of all lanes"
+    refused(hip, isa_kernels / "gfx90a_scratch.co", "scratch_scalar_offset", fault)
+
+
+@pytest.mark.parametrize("gfx", GPUS)
+@pytest.mark.parametrize("descriptor", ["swizzled", "add_tid"])
+@pytest.mark.parametrize("access", ["load", "store", "load_lds", "atomic"])
+def test_descriptors_that_are_refused(hip: Hip, isa_kernels: Path, gfx: str, descriptor: str, access: str) -> None:
+    fault = "swizzled buffers and add_tid are not emulated"
+    refused(hip, isa_kernels / f"{gfx}_memory.co", f"{descriptor}_{access}", fault)
 
 
 def kernels(gfx: str) -> set[str]:

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.isa.cdna import on_device
 from tests.isa.hip_runtime import (
     ILLEGAL_ADDRESS,
     INVALID_CONFIGURATION,
@@ -151,6 +152,40 @@ def test_running_past_the_end(hip: Hip, code: Path) -> None:
     error = launch_fails(hip, code, "runs_past_end")
     assert error.code == LAUNCH_FAILURE
     assert "ran past the end of the kernel" in error.fault
+
+
+# What the kernels of faults.s do that no RDNA GPU's emulation has.
+REFUSED = {
+    "set_round_mode": "a change of the rounding, denormal or IEEE mode is not emulated",
+    "set_denorm_mode": "a change of the rounding, denormal or IEEE mode is not emulated",
+    "set_shader_cycles": "of the hardware registers only MODE may be written",
+    "swizzled_load": "swizzled buffers and add_tid are not emulated",
+    "swizzled_atomic": "swizzled buffers and add_tid are not emulated",
+    "add_tid_load": "swizzled buffers and add_tid are not emulated",
+    "add_tid_atomic": "swizzled buffers and add_tid are not emulated",
+}
+
+
+@pytest.mark.parametrize("kernel", REFUSED)
+def test_refused_instructions(hip: Hip, isa_kernels: Path, rdna: str, kernel: str) -> None:
+    error = launch_fails(hip, isa_kernels / f"{rdna}_faults.co", kernel)
+    assert error.code == LAUNCH_FAILURE
+    assert REFUSED[kernel] in error.fault
+
+
+def test_interrupt_message(hip: Hip, isa_kernels: Path) -> None:
+    """gfx11's compilers put it behind a trap: it does not stop a load, but a wave that reaches it."""
+    with on_device(hip, "gfx1100"):
+        error = launch_fails(hip, isa_kernels / "gfx1100_faults.co", "send_interrupt")
+    assert error.code == LAUNCH_FAILURE
+    assert 'instruction "s_sendmsg sendmsg(MSG_INTERRUPT)"' in error.fault
+
+
+def test_integer_constant_of_a_bf16_matrix(hip: Hip, isa_kernels: Path) -> None:
+    with on_device(hip, "gfx1100"), pytest.raises(HipError) as caught:
+        hip.kernel(isa_kernels / "gfx1100_faults.co", "bf16_matrix_with_integer")
+    assert caught.value.code == INVALID_IMAGE
+    assert "an integer constant of a bf16 matrix is not emulated" in caught.value.fault
 
 
 def patched(code: Path, kernel: str) -> tuple[bytes, str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,7 +11,9 @@ import pytest
 
 from tests.isa.attention import from_bits, to_bits
 from tests.isa.cdna import GENERATION, GPUS, LANES, on_device
-from tests.isa.hip_runtime import Hip, pointers
+from tests.isa.hip_runtime import Hip, Pointer, pointers
+from tests.isa.listings import body_of, listing_file
+from tests.isa.test_faults import load_with_listing, padded
 
 
 @dataclass(frozen=True)
@@ -86,19 +89,30 @@ def places(shape: Shape) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return g // per_block, row, lane % shape.size
 
 
-def run(hip: Hip, directory: Path, gfx: str, kernel: str, shape: Shape, operands: list[np.ndarray]) -> np.ndarray:
-    """D as (blocks, size, size)."""
-    with on_device(hip, gfx):
-        inputs = [hip.buffer(data) for data in operands]
-        result = hip.buffer(np.zeros((shape.results, LANES), np.float32))
-        code = directory / f"{gfx}_matrix.co"
-        hip.launch(hip.kernel(code, kernel), pointers(result, *inputs), block=(LANES, 1, 1))
-        raw = result.read()
-        for buffer in [result, *inputs]:
-            buffer.free()
+def run(hip: Hip, function: Pointer, shape: Shape, operands: list[np.ndarray]) -> np.ndarray:
+    """D as (blocks, size, size), on the current device."""
+    inputs = [hip.buffer(data) for data in operands]
+    result = hip.buffer(np.zeros((shape.results, LANES), np.float32))
+    hip.launch(function, pointers(result, *inputs), block=(LANES, 1, 1))
+    raw = result.read()
+    for buffer in [result, *inputs]:
+        buffer.free()
     matrix = np.empty((shape.blocks, shape.size, shape.size), np.float32)
     matrix[places(shape)] = raw
     return matrix
+
+
+def with_overlaps(hip: Hip, code: Path, cache: Path) -> Pointer:
+    """The module whose *_overlap kernels have D from v18 and C from v16 on, by a listing in the cache."""
+    body = body_of(listing_file(code.parents[1] / "decoded", code.read_bytes()).read_text())
+    changed = re.sub(
+        r"(v_mfma_.* v\[18:(\d+)\], .*, )v\[18:\2\]$",
+        lambda found: f"{found[1]}v[16:{int(found[2]) - 2}]",
+        body,
+        flags=re.MULTILINE,
+    )
+    assert changed != body
+    return load_with_listing(hip, cache, padded(code.read_bytes()), changed)
 
 
 def raw_values(values: np.ndarray, dtype: str) -> tuple[np.ndarray, np.ndarray]:
@@ -122,20 +136,31 @@ def test_product(hip: Hip, isa_kernels: Path, gfx: str, shape: Shape) -> None:
     product = np.einsum("bik,bjk->bij", a, b)
     bound = (shape.k + 1) * 2.0**-24 * (np.einsum("bik,bjk->bij", np.abs(a), np.abs(b)) + np.abs(c) + 1).max()
     for suffix, start in (("", c), ("_acc", c), ("_one", 1.0)):
-        got = run(hip, isa_kernels, gfx, shape.name + suffix, shape, operands)
+        with on_device(hip, gfx):
+            kernel = hip.kernel(isa_kernels / f"{gfx}_matrix.co", shape.name + suffix)
+            got = run(hip, kernel, shape, operands)
         assert np.abs(got - (product + start)).max() <= bound, suffix
 
 
 @pytest.mark.parametrize(("gfx", "shape"), CASES, ids=[f"{gfx}-{shape.name}" for gfx, shape in CASES])
-def test_every_element_has_its_place(hip: Hip, isa_kernels: Path, gfx: str, shape: Shape) -> None:
-    """Small integers give exact products, so a wrong row, column, block or k shows as a wrong integer."""
+def test_every_element_has_its_place(
+    hip: Hip, isa_kernels: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gfx: str, shape: Shape
+) -> None:
+    """Small integers give exact products, so a wrong row, column, block or k shows as a wrong integer, also where D
+    begins two registers behind C: all of C is read before D is written."""
     generator = np.random.default_rng(8)
     size = (shape.blocks, shape.size, shape.k)
     a, b = (generator.integers(-8, 9, size).astype(np.float64) for _ in range(2))
     c = np.arange(shape.blocks * shape.size**2, dtype=np.float32).reshape(shape.blocks, shape.size, shape.size)
     operands = [source_registers(shape, raw_values(values, shape.dtype)[0]) for values in (a, b)]
-    got = run(hip, isa_kernels, gfx, shape.name, shape, [*operands, c[places(shape)]])
-    np.testing.assert_array_equal(got, np.einsum("bik,bjk->bij", a, b) + c)
+    expected = np.einsum("bik,bjk->bij", a, b) + c
+    operands.append(c[places(shape)])
+    code = isa_kernels / f"{gfx}_matrix.co"
+    with on_device(hip, gfx):
+        np.testing.assert_array_equal(run(hip, hip.kernel(code, shape.name), shape, operands), expected)
+        monkeypatch.setenv("FLASH_ATTN_ROCM_CACHE", str(tmp_path))
+        overlapping = hip.function(with_overlaps(hip, code, tmp_path), f"{shape.name}_overlap")
+        np.testing.assert_array_equal(run(hip, overlapping, shape, operands), expected)
 
 
 def kernels(gfx: str) -> set[str]:

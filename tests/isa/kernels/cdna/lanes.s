@@ -77,6 +77,10 @@ BEGIN swap_\rows
   v_mov_b32 v13, v9
   v_permlane\rows\()_swap_b32 v12, v13
 FINISH swap_\rows
+BEGIN swap_\rows\()_of_some_lanes
+  s_mov_b64 exec, -2
+  v_permlane\rows\()_swap_b32 v12, v13
+FINISH swap_\rows\()_of_some_lanes
 .endr
 BEGIN bitop3
   v_bitop3_b32 v12, v8, v9, v10 bitop3:0xca

@@ -126,6 +126,10 @@ BEGIN ds_read_b64_tr_b16
   ds_write_b64 v3, v[8:9]
   ds_read_b64_tr_b16 v[12:13], v3
 FINISH ds_read_b64_tr_b16
+BEGIN transposing_read_of_some_lanes
+  s_mov_b64 exec, -2
+  ds_read_b64_tr_b16 v[12:13], v1
+FINISH transposing_read_of_some_lanes
 .endif
 
 // Two waves exchange a dword a lane across a barrier.

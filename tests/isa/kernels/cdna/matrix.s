@@ -31,7 +31,8 @@ KERNEL \name
 .endm
 
 // held: VGPRs of A and B; results: of C and D. One kernel with VGPRs, where exec leaves 8 lanes, one with B, C and D in
-// accumulation registers, one with a constant C.
+// accumulation registers, one with a constant C, one that a test changes so that C
+// begins at v16, two VGPRs below D: assemblers refuse most such overlaps.
 .macro MATRIX name, held, results
 BEGIN \name
   LOAD_REGISTERS v, 8, \held, 6
@@ -59,6 +60,14 @@ BEGIN \name\()_one
   v_\name v[16 : 15 + \results], v[8 : 7 + \held], v[12 : 11 + \held], 1.0
   STORE_REGISTERS v, 16, \results
 END_KERNEL \name\()_one
+BEGIN \name\()_overlap
+  LOAD_REGISTERS v, 8, \held, 6
+  LOAD_REGISTERS v, 12, \held, 8
+  LOAD_REGISTERS v, 16, \results, 10
+  s_waitcnt vmcnt(0)
+  v_\name v[18 : 17 + \results], v[8 : 7 + \held], v[12 : 11 + \held], v[18 : 17 + \results]
+  STORE_REGISTERS v, 18, \results
+END_KERNEL \name\()_overlap
 .endm
 
 .ifdef HAS_CDNA2

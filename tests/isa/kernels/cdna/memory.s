@@ -205,3 +205,21 @@ SCALAR_LOAD_KERNEL dwordx2, s[16:17]
 SCALAR_LOAD_KERNEL dwordx4, s[16:19]
 SCALAR_LOAD_KERNEL dwordx8, s[16:23]
 SCALAR_LOAD_KERNEL dwordx16, s[16:31]
+
+// Through a descriptor that swizzles, or one that adds the lane's number.
+.macro UNUSUAL_BUFFER name, access, word1, word3, instruction:vararg
+BEGIN \name\()_\access
+  DESCRIPTOR s6, s7
+  s_or_b32 s17, s17, \word1
+  s_or_b32 s19, s19, \word3
+  \instruction
+END_KERNEL \name\()_\access, lds=4096
+.endm
+.macro UNUSUAL_BUFFERS access, instruction:vararg
+  UNUSUAL_BUFFER swizzled, \access, 0x80000000, 0, \instruction
+  UNUSUAL_BUFFER add_tid, \access, 0, 0x800000, \instruction
+.endm
+UNUSUAL_BUFFERS load, buffer_load_dword v12, v1, s[16:19], 0 offen
+UNUSUAL_BUFFERS store, buffer_store_dword v12, v1, s[16:19], 0 offen
+UNUSUAL_BUFFERS load_lds, buffer_load_dword v1, s[16:19], 0 offen lds
+UNUSUAL_BUFFERS atomic, buffer_atomic_add v12, v1, s[16:19], 0 offen

@@ -1,6 +1,27 @@
 // Scratch through the swizzled descriptor in s[0:3]: the kernel adds the wave's offset to it, as compilers do.
 .include "kernel.inc"
 
+.macro END_SCRATCH_KERNEL name
+  s_endpgm
+.L\name\()_end:
+  .size \name, .L\name\()_end - \name
+  .section .rodata,"a"
+  .p2align 6
+  .amdhsa_kernel \name
+    .amdhsa_private_segment_fixed_size 32
+    .amdhsa_kernarg_size 32
+    .amdhsa_user_sgpr_private_segment_buffer 1
+    .amdhsa_user_sgpr_kernarg_segment_ptr 1
+    .amdhsa_system_sgpr_workgroup_id_x 1
+    .amdhsa_system_sgpr_private_segment_wavefront_offset 1
+    .amdhsa_system_vgpr_workitem_id 0
+    .amdhsa_next_free_vgpr 64
+    .amdhsa_next_free_sgpr 64
+    .amdhsa_accum_offset 64
+  .end_amdhsa_kernel
+  METADATA \name, 32, 0, 64
+.endm
+
 KERNEL scratch_descriptor
   s_add_u32 s0, s0, s7
   s_addc_u32 s1, s1, 0
@@ -20,21 +41,12 @@ KERNEL scratch_descriptor
   buffer_load_ushort v13, v3, s[0:3], s12 offen offset:2
   s_waitcnt vmcnt(0)
   global_store_dwordx4 v1, v[12:15], s[8:9]
-  s_endpgm
-.Lscratch_end:
-  .size scratch_descriptor, .Lscratch_end - scratch_descriptor
-  .section .rodata,"a"
-  .p2align 6
-  .amdhsa_kernel scratch_descriptor
-    .amdhsa_private_segment_fixed_size 32
-    .amdhsa_kernarg_size 32
-    .amdhsa_user_sgpr_private_segment_buffer 1
-    .amdhsa_user_sgpr_kernarg_segment_ptr 1
-    .amdhsa_system_sgpr_workgroup_id_x 1
-    .amdhsa_system_sgpr_private_segment_wavefront_offset 1
-    .amdhsa_system_vgpr_workitem_id 0
-    .amdhsa_next_free_vgpr 64
-    .amdhsa_next_free_sgpr 64
-    .amdhsa_accum_offset 64
-  .end_amdhsa_kernel
-  METADATA scratch_descriptor, 32, 0, 64
+END_SCRATCH_KERNEL scratch_descriptor
+
+// The scalar offset is no whole dword of each of the 64 lanes.
+KERNEL scratch_scalar_offset
+  s_add_u32 s0, s0, s7
+  s_addc_u32 s1, s1, 0
+  s_movk_i32 s12, 0x404
+  buffer_load_dword v12, off, s[0:3], s12
+END_SCRATCH_KERNEL scratch_scalar_offset

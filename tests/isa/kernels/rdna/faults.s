@@ -74,3 +74,43 @@ END_KERNEL runs_past_end
 KERNEL to_be_patched
   v_add_nc_u32 v4, v5, v6
 END_KERNEL to_be_patched
+
+// The mode and another hardware register.
+KERNEL set_round_mode
+  s_setreg_imm32_b32 hwreg(HW_REG_MODE, 0, 2), 1
+END_KERNEL set_round_mode
+KERNEL set_denorm_mode
+  s_denorm_mode 0
+END_KERNEL set_denorm_mode
+KERNEL set_shader_cycles
+  s_setreg_imm32_b32 hwreg(29), 0
+END_KERNEL set_shader_cycles
+
+// A swizzled descriptor, or one that adds the lane's number.
+.macro UNUSUAL_BUFFER name, word1, word3
+KERNEL \name\()_load
+  s_mov_b32 s8, 0
+  s_mov_b32 s9, \word1
+  s_mov_b32 s10, 0x1000
+  s_mov_b32 s11, \word3
+  buffer_load_b32 v4, v0, s[8:11], null offen
+END_KERNEL \name\()_load
+KERNEL \name\()_atomic
+  s_mov_b32 s8, 0
+  s_mov_b32 s9, \word1
+  s_mov_b32 s10, 0x1000
+  s_mov_b32 s11, \word3
+  buffer_atomic_add_u32 v4, v0, s[8:11], null offen
+END_KERNEL \name\()_atomic
+.endm
+UNUSUAL_BUFFER swizzled, 0x40000000, 0x31004000
+UNUSUAL_BUFFER add_tid, 0, 0x31804000
+
+.ifndef HAS_GFX12
+KERNEL send_interrupt
+  s_sendmsg sendmsg(MSG_INTERRUPT)
+END_KERNEL send_interrupt
+KERNEL bf16_matrix_with_integer
+  v_wmma_bf16_16x16x16_bf16 v[4:11], v[12:19], v[20:27], 1
+END_KERNEL bf16_matrix_with_integer
+.endif
