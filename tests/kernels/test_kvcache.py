@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from flash_attn_rocm import flash_attn_with_kvcache
+from flash_attn_rocm.errors import KernelUnavailableError
 from flash_attn_rocm.flash_attn_interface import _flash_attn_varlen_forward
 from tests.kernels.feature_reference import Features, check_result
 from tests.kernels.test_features import SCALE, load_ops, normal
@@ -425,3 +426,10 @@ def test_dropout_ignores_parts_and_maxima_beyond_all_sequences(kernel_device: st
             outs.append(_flash_attn_varlen_forward(*tensors, *longest, dropout, 0.1, False, num_splits=num_splits)[0])
         assert torch.equal(outs[1], outs[0])
         torch.testing.assert_close(outs[2], outs[0], rtol=0, atol=2e-3)  # parts are added up in another order
+
+
+def test_slots_that_are_all_one_are_refused_without_a_crash(kernel_device: str) -> None:
+    own, slot = (torch.zeros(2, rows, 2, 64, dtype=torch.float16, device=kernel_device) for rows in (20, 1))
+    for caches in ((slot.expand_as(own), own), (own, slot.expand_as(own)), (slot.expand_as(own),) * 2):
+        with pytest.raises(KernelUnavailableError, match="is expanded along its slots"):
+            flash_attn_with_kvcache(own[:, :1], *caches, cache_seqlens=5)

@@ -238,6 +238,11 @@ def kvcache_forward(
                 f"{name} has stride {cache.stride(-1)} in its last dimension; the CK kernels have 1 only, and a cache "
                 "is not copied. Lay it out anew, or set FLASH_ATTN_ROCM_BACKEND=sdpa"
             )
+        if block_table is None and cache.shape[1] > 1 and cache.stride(1) == 0:
+            raise KernelUnavailableError(
+                f"{name} is expanded along its slots (stride 0); the CK kernels find sequences by whole rows. Lay it "
+                "out anew, or set FLASH_ATTN_ROCM_BACKEND=sdpa"
+            )
     q, softmax_scale = _positive_scale(_rows_contiguous(q), softmax_scale)
     tables = (rotary_cos, rotary_sin, cache_seqlens, cache_batch_idx, cache_leftpad, block_table, alibi_slopes)
     out, lse = _call(
