@@ -74,6 +74,11 @@ std::int64_t rows_per_batch(const KvPrepareRequest& request)
     }
     const TensorView& k = request.k_cache;
     const TensorView& v = request.v_cache;
+    if(k.row_stride <= 0 || v.row_stride <= 0)
+    {
+        fail("k_cache and v_cache have row strides ", k.row_stride, " and ", v.row_stride,
+             "; allowed: above 0, since a cache must have memory for each row");
+    }
     if(k.batch_stride % k.row_stride != 0 || v.batch_stride % v.row_stride != 0 ||
        k.batch_stride / k.row_stride != v.batch_stride / v.row_stride)
     {

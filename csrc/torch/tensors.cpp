@@ -124,7 +124,8 @@ TensorView view_of(const Tensor& tensor)
     view.head_stride = heads == 1 ? hdim : tensor.stride(row + 1);
     if(row == 1)
     {
-        view.batch_stride = tensor.size(0) == 1 ? tensor.size(1) * heads * hdim : tensor.stride(0);
+        // Of one batch the stride says nothing; a whole number of rows is what caches need.
+        view.batch_stride = tensor.size(0) == 1 ? tensor.size(1) * view.row_stride : tensor.stride(0);
     }
     return view;
 }
