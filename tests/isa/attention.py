@@ -155,3 +155,13 @@ def run_forward(
     for buffer in [*buffers, out, lse]:
         buffer.free()
     return result
+
+
+def plain_kernels(manifest: dict[str, Any]) -> list[dict[str, Any]]:
+    """Forward kernels for equal lengths without bias, softcap and dropout: those whose arguments `run_forward` fills."""
+    return [
+        kernel
+        for kernel in manifest["kernels"]
+        if (kernel["op"], kernel["mode"], kernel["bias"]) == ("fmha_fwd", "batch", "none")
+        and not (kernel["softcap"] or kernel["dropout"])
+    ]

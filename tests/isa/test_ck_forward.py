@@ -13,7 +13,7 @@ import pytest
 
 from scripts.buildlib.evidence import GPUS
 from tests.conftest import BUILD_FIRST
-from tests.isa.attention import Case, Result, run_forward
+from tests.isa.attention import Case, Result, plain_kernels, run_forward
 from tests.isa.conftest import DEVICES, evidence_directory
 from tests.isa.hip_runtime import Hip
 
@@ -41,11 +41,7 @@ def check(result: Result, dtype: str, label: str) -> None:
 def test_every_kernel(hip: Hip, ck_manifest: tuple[Path, dict[str, Any]]) -> None:
     """Each kernel of the manifest on the shapes that its padding allows, with each window where it masks."""
     directory, manifest = ck_manifest
-    kernels = [
-        k
-        for k in manifest["kernels"]
-        if k["op"] == "fmha_fwd" and k["bias"] == "none" and not (k["dropout"] or k["softcap"])
-    ]
+    kernels = plain_kernels(manifest)
     assert {(k["dtype"], k["mask"]) for k in kernels} == {(dtype, mask) for dtype in EPSILON for mask in (False, True)}
     run_all(hip, directory, manifest, kernels)
 
@@ -80,7 +76,7 @@ def test_kernels_of_gpus_without_packages(hip: Hip, gfx: str, request: pytest.Fi
 def test_results_do_not_depend_on_the_run(hip: Hip, ck_manifest: tuple[Path, dict[str, Any]]) -> None:
     """Workgroups run on several threads in any order; the results are the same to the bit."""
     directory, manifest = ck_manifest
-    kernel = next(k for k in manifest["kernels"] if k["mask"] and k["padding"] == "seqlen")
+    kernel = next(k for k in plain_kernels(manifest) if k["mask"] and k["padding"] == "seqlen")
     first, second = (
         run_forward(hip, directory, manifest, kernel, Case(200, 300, heads=4, heads_k=4, right=0), kernel["hdim_q"])
         for _ in range(2)
@@ -92,7 +88,7 @@ def test_results_do_not_depend_on_the_run(hip: Hip, ck_manifest: tuple[Path, dic
 def test_wrong_arguments_are_seen(hip: Hip, ck_manifest: tuple[Path, dict[str, Any]]) -> None:
     """The check is sharp enough: a scale without log2(e), as if the kernel used exp, gives a wrong result."""
     directory, manifest = ck_manifest
-    kernel = next(k for k in manifest["kernels"] if not k["mask"] and k["padding"] == "none")
+    kernel = next(k for k in plain_kernels(manifest) if not k["mask"] and k["padding"] == "none")
     result = run_forward(hip, directory, manifest, kernel, TILE_CASES[0], kernel["hdim_q"], scale_factor=math.log(2))
     with pytest.raises(AssertionError, match="output differs"):
         check(result, kernel["dtype"], "wrong scale")

@@ -17,7 +17,7 @@ from ck.golden import find_golden
 from scripts.buildlib.cache_root import cache_root
 from tests.isa.aiter_kernels import FORMATS, Mask
 from tests.isa.aiter_kernels import Problem as Golden
-from tests.isa.attention import Case
+from tests.isa.attention import Case, plain_kernels
 from tests.isa.conftest import DEVICES
 from tests.isa.hip_runtime import Hip
 from tests.isa.listings import listing_file
@@ -63,9 +63,8 @@ def prepare(hip: Hip, emulator: Path, manifest: tuple[Path, dict[str, Any]], cho
     dtype, masked, padding = KERNELS[chosen]
     kernel = next(
         k
-        for k in contents["kernels"]
-        if (k["dtype"], k["mask"], k["padding"], k["hdim_q"], k["bias"]) == (dtype, masked, padding, 64, "none")
-        and not (k["softcap"] or k["dropout"])
+        for k in plain_kernels(contents)
+        if (k["dtype"], k["mask"], k["padding"], k["hdim_q"]) == (dtype, masked, padding, 64)
     )
     path = directory / contents["code_objects"][kernel["code_object"]]["file"]
     listing = (emulator / "decoded" / f"{hashlib.sha256(path.read_bytes()).hexdigest()}.txt").read_text()

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.isa.attention import Case, run_forward
+from tests.isa.attention import Case, plain_kernels, run_forward
 from tests.isa.hip_runtime import Hip
 
 # Of one wave of the kernel "counted" in kernels/rdna/checks.s, from its text: two rounds of a loop.
@@ -57,7 +57,9 @@ def test_counts_of_a_counted_kernel(hip: Hip, isa_kernels: Path, groups: int, wa
 def test_matrix_instructions_of_ck(hip: Hip, ck_manifest: tuple[Path, dict[str, Any]], dtype: str) -> None:
     """Q K^T and P V of every tile, 16 x 16 x 16 products each."""
     directory, manifest = ck_manifest
-    kernel = next(k for k in manifest["kernels"] if k["dtype"] == dtype and not k["mask"] and k["padding"] == "seqlen")
+    kernel = next(
+        k for k in plain_kernels(manifest) if (k["dtype"], k["mask"], k["padding"]) == (dtype, False, "seqlen")
+    )
     case, dim = Case(256, 384, heads=3, heads_k=3, batch=2), kernel["hdim_q"]
     before = profile(hip).get(kernel["name"], {"executed": {"matrix": 0}})
     run_forward(hip, directory, manifest, kernel, case, dim)
