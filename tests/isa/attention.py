@@ -158,7 +158,7 @@ def run_forward(
 
 
 def plain_kernels(manifest: dict[str, Any]) -> list[dict[str, Any]]:
-    """Forward kernels for equal lengths without bias, softcap and dropout: those whose arguments `run_forward` fills."""
+    """Forward kernels for equal lengths without bias, softcap and dropout: `run_forward` fills their arguments."""
     return [
         kernel
         for kernel in manifest["kernels"]

@@ -433,3 +433,25 @@ def test_slots_that_are_all_one_are_refused_without_a_crash(kernel_device: str) 
     for caches in ((slot.expand_as(own), own), (own, slot.expand_as(own)), (slot.expand_as(own),) * 2):
         with pytest.raises(KernelUnavailableError, match="is expanded along its slots"):
             flash_attn_with_kvcache(own[:, :1], *caches, cache_seqlens=5)
+
+
+def test_a_cache_of_one_batch_may_be_a_slice_of_a_packed_one(kernel_device: str) -> None:
+    """The stride of a batch that is alone says nothing about its rows."""
+    packed = normal(1, 15, 2, 2, 64).to(kernel_device)
+    q = normal(1, 1, 2, 64).to(kernel_device)
+    k, v = packed[:, :, 0], packed[:, :, 1]
+    lengths = int32((7,), kernel_device)
+    out = flash_attn_with_kvcache(q, k, v, cache_seqlens=lengths)
+    torch.testing.assert_close(
+        out, flash_attn_with_kvcache(q, k.contiguous(), v.contiguous(), cache_seqlens=lengths), rtol=0, atol=0
+    )
+
+
+def test_the_op_itself_refuses_rows_without_memory(kernel_device: str) -> None:
+    """Callers of the op have no Python checks before it; a division by the stride ended the process."""
+    ops = load_ops()
+    q = normal(2, 1, 2, 64).to(kernel_device)
+    rows = normal(2, 1, 2, 64, seed=1).to(kernel_device).expand(2, 15, 2, 64)
+    lengths = int32((7, 7), kernel_device)
+    with pytest.raises(RuntimeError, match="row strides 0 and 0"):
+        ops.kvcache_fwd(q, rows, rows, cache_seqlens=lengths, softmax_scale=SCALE)
