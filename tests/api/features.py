@@ -6,7 +6,7 @@ cover must say so.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -74,8 +74,15 @@ class Options:
 LAYOUTS = ("contiguous", "heads first", "odd rows", "last dim strided")
 
 
-def require(comparison: Comparison, case: object) -> None:
-    assert comparison.passed, f"{case}: {comparison}"
+def require(comparison: Comparison, exact: torch.Tensor, dtype: torch.dtype, case: object) -> None:
+    """Fail where a result is worse than the same dtype explains.
+
+    Of few numbers the same-dtype computation may happen to round none: what rounding the probabilities and the output
+    may change is always allowed.
+    """
+    rounding = torch.finfo(dtype).eps * float(exact.abs().max()) if exact.numel() else 0.0
+    allowed = replace(comparison, allowed=max(comparison.allowed, rounding))
+    assert allowed.passed, f"{case}: {allowed}"
 
 
 @dataclass(frozen=True)
@@ -109,7 +116,7 @@ class Fixed:
             dropped = Dropped(o.dropout_p, random_map)
         exact = attention_in(torch.float64, q, k, v, o.scoring(self.batch), dropped)
         same_dtype, _ = attention_in(o.dtype, q, k, v, o.scoring(self.batch), dropped)
-        require(compare_results(out, lse, exact, same_dtype), self)
+        require(compare_results(out, lse, exact, same_dtype), exact[0], o.dtype, self)
 
 
 def cumulative(lengths: list[int]) -> torch.Tensor:
@@ -205,7 +212,7 @@ class Varlen:
             varlen_in(dtype, *tensors, o.scoring(batch), dropped=dropped, **more) for dtype in (torch.float64, o.dtype)
         ]
         exact, same_dtype = [(x[:total], y[:, :total]) for x, y in references]
-        require(compare_results(out[:total], lse[:, :total], exact, same_dtype[0]), self)
+        require(compare_results(out[:total], lse[:, :total], exact, same_dtype[0]), exact[0], o.dtype, self)
 
 
 @dataclass(frozen=True)
@@ -297,7 +304,7 @@ class KvCache:
             assert comparison.error <= comparison.allowed + 8 * rounding, f"{self}: {comparison}"
             assert comparison.lse_error <= 16 * rounding, f"{self}: {comparison}"
         else:
-            require(comparison, self)
+            require(comparison, exact[0], o.dtype, self)
 
     def placed(self, tensor: torch.Tensor, device: str) -> torch.Tensor:
         """A copy that lies in memory as the layout says."""
