@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -27,44 +26,22 @@ class Sequence:
     out: Tensor
     lse: Tensor  # (nheads, seqlen_q)
     slopes: Tensor | None
-    kept: Tensor | None  # (nheads, seqlen_q, seqlen_k)
+    random_map: Tensor | None  # (nheads, seqlen_q, seqlen_k)
 
 
-def _attend(dtype: torch.dtype, sequence: Sequence, case: Case) -> tuple[Tensor, Tensor]:
-    """Out and lse of one sequence with every step in `dtype` on the CPU."""
-    groups = case.heads // case.heads_k
-    q, k, v = (tensor.to(dtype).transpose(0, 1) for tensor in (sequence.q, sequence.k, sequence.v))
-    k, v = k.repeat_interleave(groups, dim=0), v.repeat_interleave(groups, dim=0)
-    scores = (q * case.head_dim**-0.5) @ k.transpose(-1, -2)
-    if case.softcap:
-        scores = case.softcap * torch.tanh(scores / case.softcap)
-    seqlen_q, seqlen_k = scores.shape[1:]
-    if sequence.slopes is not None:
-        rows, keys = torch.arange(seqlen_q) + seqlen_k - seqlen_q, torch.arange(seqlen_k)
-        scores = scores - sequence.slopes[:, None, None].to(dtype) * (rows[:, None] - keys[None, :]).abs().to(dtype)
+def _compare_one(sequence: Sequence, case: Case) -> reference.Comparison:
     mask = reference.Mask(case.window[0], 0 if case.causal else case.window[1])
-    scores = scores.masked_fill(~mask.keep(seqlen_q, seqlen_k), -math.inf)
-    weights = torch.nan_to_num(torch.softmax(scores, dim=-1), nan=0.0)
-    if sequence.kept is not None:
-        weights = weights * sequence.kept.to(dtype) / (1.0 - case.dropout_p)
-    return (weights @ v).transpose(0, 1), torch.logsumexp(scores.double(), dim=-1)
-
-
-def _worst_difference(a: Tensor, b: Tensor) -> float:
-    difference = torch.where(a.double() == b.double(), 0.0, (a.double() - b.double()).abs())
-    return float(torch.nan_to_num(difference, nan=math.inf).max()) if a.numel() else 0.0
+    scoring = reference.Scoring(case.head_dim**-0.5, mask, case.softcap, sequence.slopes)
+    dropped = None if sequence.random_map is None else reference.Dropped(case.dropout_p, sequence.random_map[None])
+    q, k, v = (tensor[None] for tensor in (sequence.q, sequence.k, sequence.v))
+    return reference.compare(sequence.out[None], sequence.lse[None], q, k, v, scoring, dropped)
 
 
 def compare(sequences: list[Sequence], case: Case) -> reference.Comparison:
     """The worst of the sequences, each against float64; what is allowed comes from the same steps in its dtype."""
-    rows = []
-    for sequence in sequences:
-        exact, exact_lse = _attend(torch.float64, sequence, case)
-        rounded, _ = _attend(sequence.q.dtype, sequence, case)
-        allowed = reference.ERROR_FACTOR * _worst_difference(rounded, exact) + reference.ERROR_FLOOR
-        rows.append((_worst_difference(sequence.out, exact), allowed, _worst_difference(sequence.lse, exact_lse)))
-    error, allowed, _ = max(rows, key=lambda row: row[0] / row[1])
-    return reference.Comparison(error, allowed, max(row[2] for row in rows), reference.LSE_ALLOWED)
+    results = [_compare_one(sequence, case) for sequence in sequences]
+    worst = max(results, key=lambda result: result.error / result.allowed)
+    return replace(worst, lse_error=max(result.lse_error for result in results))
 
 
 def _normal(case: Case, *shape: int) -> Tensor:
@@ -88,10 +65,6 @@ def _on(device: torch.device, tensor: Tensor | None) -> Tensor | None:
     return None if tensor is None else tensor.to(device)
 
 
-def _kept(random: Tensor, case: Case) -> Tensor | None:
-    return random.cpu() <= math.floor(255 * (1 - case.dropout_p)) if case.dropout_p else None
-
-
 def _run_batch(case: Case, device: torch.device) -> Iterator[Sequence]:
     q = _normal(case, case.batch, case.seqlen_q, case.heads, case.head_dim)
     k, v = (_normal(case, case.batch, case.seqlen_k, case.heads_k, case.head_dim) for _ in range(2))
@@ -104,9 +77,8 @@ def _run_batch(case: Case, device: torch.device) -> Iterator[Sequence]:
         dropout_p=case.dropout_p,
         return_dropout_map=True,
     )
-    kept = _kept(random, case)
     for b in range(case.batch):
-        yield Sequence(q[b], k[b], v[b], out[b].cpu(), lse[b].cpu(), slopes, None if kept is None else kept[b])
+        yield Sequence(q[b], k[b], v[b], out[b].cpu(), lse[b].cpu(), slopes, random[b] if case.dropout_p else None)
 
 
 def _starts(lengths: tuple[int, ...]) -> Tensor:
@@ -131,10 +103,9 @@ def _run_group(case: Case, device: torch.device) -> Iterator[Sequence]:
         dropout_p=case.dropout_p,
         return_dropout_map=True,
     )
-    kept = _kept(random, case)
     for b, (length_q, length_k) in enumerate(zip(lengths_q, lengths_k, strict=True)):
         rows, keys = (slice(int(s[b]), int(s[b]) + n) for s, n in ((starts_q, length_q), (starts_k, length_k)))
-        mine = None if kept is None else kept[:, rows, :length_k]
+        mine = random[:, rows, :length_k] if case.dropout_p else None
         yield Sequence(q[rows], k[keys], v[keys], out[rows].cpu(), lse[:, rows].cpu(), slopes, mine)
 
 
