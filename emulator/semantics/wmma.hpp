@@ -61,11 +61,10 @@ template <u32 (*kPlace)(u32)>
   multiply_rows<4, kPlace>(12, a, b, c, uniform, d);
 }
 
-template <Half kType>
-[[gnu::noinline]] void wmma_f32_16x16x16(Wave* wave, const Op* op, bool c_is_vgpr) {
-  alignas(64) float a[16][16], b[16][16];
-  unpack_16x16<kType>(wave, op->r[1], a);
-  unpack_16x16<kType>(wave, op->r[2], b);
+// D = A * B + C for the operands C and D of an instruction, in float32.
+template <u32 (*kPlace)(u32)>
+[[gnu::always_inline]] inline void multiply_add_f32(Wave* wave, const Op* op, const float (&a)[16][16],
+                                                    const float (&b)[16][16], bool c_is_vgpr) {
   const float uniform = c_is_vgpr ? 0 : scalar_in<float>(wave, op->r[3]);
   const char* c = c_is_vgpr ? reinterpret_cast<const char*>(&wave->v[op->r[3]]) : nullptr;
   U32 kept[8];
@@ -73,7 +72,15 @@ template <Half kType>
     std::memcpy(kept, c, sizeof kept);
     c = reinterpret_cast<const char*>(kept);
   }
-  multiply_16x16x16<place_of_row>(a, b, c, uniform, reinterpret_cast<char*>(&wave->v[op->r[0]]));
+  multiply_16x16x16<kPlace>(a, b, c, uniform, reinterpret_cast<char*>(&wave->v[op->r[0]]));
+}
+
+template <Half kType>
+[[gnu::noinline]] void wmma_f32_16x16x16(Wave* wave, const Op* op, bool c_is_vgpr) {
+  alignas(64) float a[16][16], b[16][16];
+  unpack_16x16<kType>(wave, op->r[1], a);
+  unpack_16x16<kType>(wave, op->r[2], b);
+  multiply_add_f32<place_of_row>(wave, op, a, b, c_is_vgpr);
 }
 
 // V_WMMA_F32_16X16X16_F16, V_WMMA_F32_16X16X16_BF16: D = A * B + C.

@@ -39,14 +39,7 @@ template <Half kType>
 [[gnu::noinline]] bool wmma_f32_replicated(Wave* wave, const Op* op, bool c_is_vgpr) {
   alignas(64) float a[16][16], b[16][16];
   if (!unpack_replicated<kType>(wave, op, 1, a) || !unpack_replicated<kType>(wave, op, 2, b)) return false;
-  const float uniform = c_is_vgpr ? 0 : scalar_in<float>(wave, op->r[3]);
-  const char* c = c_is_vgpr ? reinterpret_cast<const char*>(&wave->v[op->r[3]]) : nullptr;
-  U32 kept[8];
-  if (c_is_vgpr && op->r[3] != op->r[0]) {  // D may overlap C by some VGPRs
-    std::memcpy(kept, c, sizeof kept);
-    c = reinterpret_cast<const char*>(kept);
-  }
-  multiply_16x16x16<place_in_order>(a, b, c, uniform, reinterpret_cast<char*>(&wave->v[op->r[0]]));
+  multiply_add_f32<place_in_order>(wave, op, a, b, c_is_vgpr);
   return true;
 }
 template <Form F, Half kType>
