@@ -5,16 +5,7 @@
 
 .macro CONTROL name, control:vararg
 KERNEL dpp_\name
-  v_and_b32 v0, 0x3ff, v0
-  v_lshlrev_b32 v1, 4, v0
-  s_load_dwordx4 s[4:7], s[0:1], 0x0
-  s_waitcnt lgkmcnt(0)
-  global_load_dwordx4 v[8:11], v1, s[6:7]
-  v_mov_b32 v12, 0x5a5a5a5a
-  v_mov_b32 v13, v12
-  v_mov_b32 v14, v12
-  v_mov_b32 v15, v12
-  s_waitcnt vmcnt(0)
+  READ_INPUT
   s_nop 4
   v_mov_b32_dpp v12, v8 \control row_mask:0xf bank_mask:0xf
   v_mov_b32_dpp v13, v8 \control row_mask:0xf bank_mask:0xf bound_ctrl:0

@@ -4,17 +4,8 @@
 // v0 = lane, v1 = lane * 16, v2 = lane * 4, v[8:11] = the lane's input, v[12:15] = old values of destinations.
 .macro BEGIN name
 KERNEL \name
-  v_and_b32 v0, 0x3ff, v0
-  v_lshlrev_b32 v1, 4, v0
+  READ_INPUT
   v_lshlrev_b32 v2, 2, v0
-  s_load_dwordx4 s[4:7], s[0:1], 0x0
-  s_waitcnt lgkmcnt(0)
-  global_load_dwordx4 v[8:11], v1, s[6:7]
-  v_mov_b32 v12, 0x5a5a5a5a
-  v_mov_b32 v13, v12
-  v_mov_b32 v14, v12
-  v_mov_b32 v15, v12
-  s_waitcnt vmcnt(0)
 .endm
 .macro FINISH name, lds=2048
   s_waitcnt lgkmcnt(0)

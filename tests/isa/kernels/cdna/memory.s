@@ -5,24 +5,16 @@
 // v0 = lane, v1 = lane * 16, v2 = lane * 4, v[8:11] = the lane's input, v[12:15] = old values of destinations.
 .macro BEGIN name
 KERNEL \name
-  v_and_b32 v0, 0x3ff, v0
-  v_lshlrev_b32 v1, 4, v0
+  READ_INPUT
   v_lshlrev_b32 v2, 2, v0
-  s_load_dwordx4 s[4:7], s[0:1], 0x0
   s_load_dwordx2 s[12:13], s[0:1], 0x10
-  s_waitcnt lgkmcnt(0)
-  global_load_dwordx4 v[8:11], v1, s[6:7]
-  v_mov_b32 v12, 0x5a5a5a5a
-  v_mov_b32 v13, v12
-  v_mov_b32 v14, v12
-  v_mov_b32 v15, v12
   v_mov_b32 v5, s7
   v_add_co_u32 v4, vcc, s6, v1
   v_addc_co_u32 v5, vcc, 0, v5, vcc
   v_mov_b32 v7, s5
   v_add_co_u32 v6, vcc, s4, v1
   v_addc_co_u32 v7, vcc, 0, v7, vcc
-  s_waitcnt vmcnt(0)
+  s_waitcnt lgkmcnt(0)
 .endm
 // Descriptor in s[16:19] of 1024 bytes at the address in a pair of SGPRs.
 .macro DESCRIPTOR low, high
