@@ -7,6 +7,7 @@ ROCM_PATH (another ROCm). Options win over variables.
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from pathlib import Path
 
@@ -21,7 +22,7 @@ from scripts.buildlib.cache_root import cache_root  # noqa: E402
 from scripts.buildlib.console import make_console  # noqa: E402
 from scripts.buildlib.errors import BuildError  # noqa: E402
 from scripts.buildlib.jobs import available_cpus, available_mib, choose_jobs  # noqa: E402
-from scripts.buildlib.kernel_tables import make_plan_table, make_report_table  # noqa: E402
+from scripts.buildlib.kernel_tables import find_objdump, make_plan_table, make_report, make_report_table  # noqa: E402
 from scripts.buildlib.kernels import KernelRequest, build_kernels, plan_request  # noqa: E402
 from scripts.buildlib.reproducible import check_reproducible, smallest_unit  # noqa: E402
 from scripts.buildlib.request import choose_archs, choose_hdims, choose_max_jobs  # noqa: E402
@@ -41,6 +42,7 @@ def parse_options(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--out", type=Path, default=DEFAULT_OUT, help="where to (default: build/kernels)")
     parser.add_argument("--dry-run", action="store_true", help="print the plan with its cost and stop")
     parser.add_argument("--report", action="store_true", help="print registers, spills and sizes of what is built")
+    parser.add_argument("--json", action="store_true", help="with --report: as JSON, one object per GPU")
     parser.add_argument(
         "--check-reproducible",
         action="store_true",
@@ -60,7 +62,11 @@ def run(options: argparse.Namespace, console: Console) -> None:
     )
     plan = plan_request(request)
     if options.report:
-        console.print(make_report_table(request.out, [arch.gfx for arch in request.archs]))
+        reports = [make_report(request.out, arch.gfx, find_objdump()) for arch in request.archs]
+        if options.json:
+            print(json.dumps(reports, indent=1))
+        else:
+            console.print(make_report_table(reports))
         return
     if options.dry_run:
         units = [unit for group in plan.values() for unit in group]

@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
+import subprocess
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from rich.table import Table
 
+from ck.main_loop import MainLoop, find_main_loops
 from ck.manifest import MANIFEST_NAME
 from ck.plan import Unit
 from flash_attn_rocm.archs import Arch
 from scripts.buildlib.errors import BadRequestError
 from scripts.buildlib.jobs import estimate_cpu_s, estimate_peak_mib
 from scripts.buildlib.progress import format_seconds
+
+_REPORT_KEYS = ("vgprs", "vgpr_spills", "sgprs", "sgpr_spills", "scratch_bytes", "lds_bytes")
 
 
 def make_plan_table(plan: Mapping[Arch, tuple[Unit, ...]], jobs: int) -> Table:
@@ -32,27 +40,60 @@ def make_plan_table(plan: Mapping[Arch, tuple[Unit, ...]], jobs: int) -> Table:
     return table
 
 
-def make_report_table(out: Path, gfxs: list[str]) -> Table:
-    """One row per built kernel: registers, spills, scratch, LDS; the code object's bytes in the first row of each.
+def find_objdump() -> Path | None:
+    """llvm-objdump: FLASH_ATTN_ROCM_LLVM_OBJDUMP, else the newest on PATH that knows the GPUs (LLVM 20 or later)."""
+    if chosen := os.environ.get("FLASH_ATTN_ROCM_LLVM_OBJDUMP"):
+        return Path(chosen)
+    names = [f"llvm-objdump-{version}" for version in range(29, 19, -1)] + ["llvm-objdump"]
+    return next((Path(found) for name in names if (found := shutil.which(name))), None)
+
+
+def make_report(out: Path, gfx: str, objdump: Path | None) -> dict[str, Any]:
+    """What the compiler made of each kernel of a GPU: the manifest's figures and, with llvm-objdump, the main loop's.
 
     Raises:
-        BadRequestError: a GPU has no built kernels in `out`.
+        BadRequestError: the GPU has no built kernels in `out`.
     """
+    path = out / gfx / MANIFEST_NAME
+    if not path.exists():
+        raise BadRequestError("--report", gfx, f"GPUs built in {out}", "Build them first: ./pixiw run kernels")
+    manifest = json.loads(path.read_text(encoding="utf-8"))
+    files = [entry["file"] for entry in manifest["code_objects"]]
+    loops: dict[str, MainLoop | None] = {}
+    for file in files if objdump else []:
+        done = subprocess.run(
+            [str(objdump), "-d", str(path.parent / file)], capture_output=True, text=True, errors="replace", check=False
+        )
+        loops |= find_main_loops(done.stdout)
+    kernels = []
+    for row in sorted(manifest["kernels"], key=lambda row: (row["code_object"], row["name"])):
+        loop = loops.get(row["name"])
+        kernel = {"name": row["name"], "code_object": files[row["code_object"]]}
+        kernel |= {key: row[key] for key in _REPORT_KEYS}
+        kernel["main_loop"] = asdict(loop) if loop else None
+        kernels.append(kernel)
+    return {
+        "gfx": gfx,
+        "compiler": manifest["compiler"],
+        "code_objects": {entry["file"]: entry["bytes"] for entry in manifest["code_objects"]},
+        "kernels": kernels,
+    }
+
+
+def make_report_table(reports: list[dict[str, Any]]) -> Table:
+    """One row per built kernel: registers, spills, scratch, LDS, and scratch instructions in the main loop ("-": none
+    found); the code object's bytes in the first row of each."""
     table = Table(title="Kernels", title_justify="left")
     table.add_column("kernel", overflow="fold", min_width=52)
-    for heading in ("VGPR", "spill", "SGPR", "spill", "scratch", "LDS", "file bytes"):
+    for heading in ("VGPR", "spill", "SGPR", "spill", "scratch", "LDS", "in loop", "file bytes"):
         table.add_column(heading, justify="right")
-    for gfx in gfxs:
-        path = out / gfx / MANIFEST_NAME
-        if not path.exists():
-            raise BadRequestError("--report", gfx, f"GPUs built in {out}", "Build them first: ./pixiw run kernels")
-        manifest = json.loads(path.read_text(encoding="utf-8"))
-        seen: set[int] = set()
-        for row in sorted(manifest["kernels"], key=lambda row: (row["code_object"], row["name"])):
-            index = row["code_object"]
-            size = "" if index in seen else str(manifest["code_objects"][index]["bytes"])
-            seen.add(index)
-            keys = ("vgprs", "vgpr_spills", "sgprs", "sgpr_spills", "scratch_bytes", "lds_bytes")
-            table.add_row(row["name"], *(str(row[key]) for key in keys), size)
-        table.caption = f"compiler: {manifest['compiler']}"
+    for report in reports:
+        seen: set[str] = set()
+        for row in report["kernels"]:
+            file = row["code_object"]
+            size = "" if file in seen else str(report["code_objects"][file])
+            seen.add(file)
+            in_loop = str(row["main_loop"]["scratch"]) if row["main_loop"] else "-"
+            table.add_row(row["name"], *(str(row[key]) for key in _REPORT_KEYS), in_loop, size)
+        table.caption = f"compiler: {report['compiler']}"
     return table
