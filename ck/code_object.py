@@ -14,7 +14,9 @@ from elftools.elf.elffile import ELFFile
 
 from ck.errors import CodeObjectError
 
-KERNEL_ARGS_DEF = Path(__file__).parents[1] / "csrc" / "device" / "kernel_args.def"
+_DEVICE = Path(__file__).parents[1] / "csrc" / "device"
+KERNEL_ARGS_DEF = _DEVICE / "kernel_args.def"
+BWD_ARGS_DEF = _DEVICE / "bwd_args.def"
 
 RECORD_MAGIC = 0x31304146  # "FA01"; csrc/device/kernel_record.hpp
 RECORD_VERSION = 1
@@ -48,8 +50,20 @@ class KernelImage:
 
 
 def read_arg_names(path: Path = KERNEL_ARGS_DEF) -> tuple[str, ...]:
-    """The argument names of kernel_args.def, in the order of the records' slots."""
+    """The argument names of a list, in the order of the records' slots."""
     return tuple(re.findall(r"^FA_ARG\((\w+)\)", path.read_text(encoding="utf-8"), flags=re.MULTILINE))
+
+
+def _names_of(record: bytes, name: str, names: tuple[str, ...], path: Path) -> tuple[str, ...]:
+    """The names of a record's slots: the common ones, and those of bwd_args.def in the records of backward kernels."""
+    further = read_arg_names(BWD_ARGS_DEF)
+    for candidate in (names, names + further):
+        if len(record) == _HEAD.size + _SLOT.size * len(candidate):
+            return candidate
+    raise CodeObjectError(
+        path,
+        f"record of {name} is {len(record)} bytes; kernel_args.def has {len(names)} names, bwd_args.def {len(further)}",
+    )
 
 
 def _records(elf: ELFFile, path: Path) -> dict[str, bytes]:
@@ -79,8 +93,7 @@ def _metadata(elf: ELFFile, path: Path) -> dict[str, Any]:
 
 
 def _image(name: str, record: bytes, meta: dict[str, Any], names: tuple[str, ...], path: Path) -> KernelImage:
-    if len(record) != _HEAD.size + _SLOT.size * len(names):
-        raise CodeObjectError(path, f"record of {name} is {len(record)} bytes; kernel_args.def has {len(names)} names")
+    names = _names_of(record, name, names, path)
     magic, version, kargs_bytes, threads, m, n, hdim_q, hdim_v, count = _HEAD.unpack_from(record)
     if (magic, version, count) != (RECORD_MAGIC, RECORD_VERSION, len(names)):
         raise CodeObjectError(path, f"record of {name} has magic {magic:#x}, version {version}, {count} arguments")

@@ -53,6 +53,7 @@ def manifest_row(spec: KernelSpec, image: KernelImage, code_object: int) -> dict
         "dropout": v.dropout,
         "padding": v.padding,
         "page": v.page,
+        "deterministic": v.deterministic,
         "tile_m": image.tile_m,
         "tile_n": image.tile_n,
         "block_threads": image.block_threads,

@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
+from ck.bwd_tiling import BwdTile
 from ck.errors import PlanError, RequestError
 from ck.rules import why_illegal
 from ck.tiling import Tile, load_tiles, tile_for
@@ -15,6 +16,8 @@ from flash_attn_rocm.archs import Arch
 # The front end's share of a translation unit is paid once: 16 kernels in one file cost 13 CPU-s each, alone 40-60.
 # More than 16 saves little and takes more memory and a longer unsplittable job.
 MAX_UNIT_KERNELS = 16
+# A backward kernel takes 35 CPU-s itself, so that little is saved by more of them in one file.
+MAX_BWD_UNIT_KERNELS = 4
 
 
 @dataclass(frozen=True)
@@ -23,7 +26,7 @@ class KernelSpec:
 
     gfx: str
     variant: Variant
-    tile: Tile | None  # None: a kernel of our own, without tiles
+    tile: Tile | BwdTile | None  # None: a kernel of our own, without tiles
 
     @property
     def name(self) -> str:
@@ -37,6 +40,7 @@ class KernelSpec:
             ("softcap", v.softcap),
             ("dropout", v.dropout),
             (f"page{v.page}", v.page > 0),
+            ("deterministic", v.deterministic),
         ]
         parts = [v.op, self.gfx, v.dtype, f"d{v.hdim}", v.mode, *(word for word, on in features if on), f"p{v.padding}"]
         return "_".join(parts)
@@ -103,12 +107,12 @@ def _group_key(spec: KernelSpec) -> tuple[str, str, int]:
     return (op, spec.variant.dtype, spec.variant.hdim)
 
 
-def _sort_key(spec: KernelSpec) -> tuple[Tile | tuple[()], Variant]:
+def _sort_key(spec: KernelSpec) -> tuple[Tile | BwdTile | tuple[()], Variant]:
     return (spec.tile or (), spec.variant)
 
 
 def group_specs(specs: Iterable[KernelSpec], limit: int = MAX_UNIT_KERNELS) -> tuple[Unit, ...]:
-    """Cut one GPU's kernels into translation units of at most `limit` kernels, all of nearly equal size.
+    """Cut one GPU's kernels into translation units of at most `limit` kernels (backward: fewer), of nearly equal size.
 
     Kernels of one tile stay together where they can: they share the most template instantiations. The cut depends on
     the kernels alone, never on the machine, so the same code objects come out everywhere.
@@ -116,7 +120,7 @@ def group_specs(specs: Iterable[KernelSpec], limit: int = MAX_UNIT_KERNELS) -> t
     units = []
     for (op, dtype, hdim), members in itertools.groupby(sorted(specs, key=_group_key), key=_group_key):
         group = sorted(members, key=_sort_key)
-        count = -(-len(group) // limit)
+        count = -(-len(group) // (min(limit, MAX_BWD_UNIT_KERNELS) if op == "fmha_bwd" else limit))
         for index in range(count):
             part = tuple(group[len(group) * index // count : len(group) * (index + 1) // count])
             suffix = f"_{index}" if count > 1 else ""

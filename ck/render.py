@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from ck.bwd_tiling import BwdTile
 from ck.plan import KernelSpec, Unit
 from ck.tiling import Tile
+from ck.variants import BACKWARD_OPS
 
 _ELEMENT = {"fp16": "ck_tile::fp16_t", "bf16": "ck_tile::bf16_t"}
 _PLAIN_ELEMENT = {"fp16": "_Float16", "bf16": "__bf16"}
@@ -14,17 +16,34 @@ _HEADER = {
     "fmha_fwd_splitkv": "fmha_fwd_splitkv.hpp",
     "split_combine": "split_combine.hpp",
     "kv_prepare": "kv_prepare.hpp",
+    "fmha_bwd": "fmha_bwd.hpp",
+    "bwd_dot": "bwd_dot.hpp",
+    "bwd_sum_keys": "bwd_sum.hpp",
+    "bwd_sum_heads": "bwd_sum.hpp",
 }
 # Our own kernels: the class template over the element type.
-_PLAIN_TYPE = {"split_combine": "SplitCombine", "kv_prepare": "KvPrepare"}
+_PLAIN_TYPE = {
+    "split_combine": "SplitCombine",
+    "kv_prepare": "KvPrepare",
+    "bwd_dot": "BwdDot",
+    "bwd_sum_keys": "BwdSumKeys",
+    "bwd_sum_heads": "BwdSumHeads",
+}
 
 
 def _sequence(values: Iterable[int]) -> str:
     return f"ck_tile::sequence<{', '.join(str(value) for value in values)}>"
 
 
-def render_shape(tile: Tile) -> str:
-    """The name and type of a tile's TileFmhaShape; both matrix products use the same waves and instruction."""
+def render_shape(tile: Tile | BwdTile) -> str:
+    """The name and type of a tile's shape; forward uses the same waves and instruction in both matrix products."""
+    if isinstance(tile, BwdTile):
+        waves = (_sequence((*pair, 1)) for pair in (tile.score_waves, tile.key_waves, tile.query_waves))
+        m, n, depth, hdim = tile.block
+        return (
+            f"using {_shape_name(tile)} = flash_attn_rocm::BwdShape<{m}, {n}, {hdim}, {depth},\n"
+            f"    {', '.join(waves)}, {_sequence(tile.matrix)}>::Shape;\n"
+        )
     gemm = f"{_sequence(tile.waves)}, {_sequence(tile.matrix)}"
     return (
         f"using {_shape_name(tile)} = ck_tile::TileFmhaShape<{_sequence(tile.block)},\n"
@@ -32,7 +51,7 @@ def render_shape(tile: Tile) -> str:
     )
 
 
-def _shape_name(tile: Tile) -> str:
+def _shape_name(tile: Tile | BwdTile) -> str:
     return f"ShapeM{tile.m}N{tile.n}W{tile.wave_count}"
 
 
@@ -41,7 +60,18 @@ def _kernel_type(spec: KernelSpec, index: int) -> str:
     if spec.tile is None:
         return f"using Kernel{index} = flash_attn_rocm::{_PLAIN_TYPE[v.op]}<{_PLAIN_ELEMENT[v.dtype]}>;\n"
     features = {"mask": v.mask, "softcap": v.softcap, "alibi": v.bias == "alibi"}
-    if v.op == "fmha_fwd":
+    if isinstance(spec.tile, BwdTile):
+        wrapper = "FmhaBwd"
+        flags = {
+            "prefetch": spec.tile.prefetch,
+            "pad hdim": v.padding == "full",
+            "mask": v.mask,
+            "group": v.mode == "group",
+            "alibi": v.bias == "alibi",
+            "dropout": v.dropout,
+            "deterministic": v.deterministic,
+        }
+    elif v.op == "fmha_fwd":
         wrapper = "FmhaFwd"
         flags = {
             "pad seqlen": v.padding != "none",
@@ -58,10 +88,16 @@ def _kernel_type(spec: KernelSpec, index: int) -> str:
     return f"using Kernel{index} = flash_attn_rocm::{wrapper}<{arguments}>::Kernel;\n"
 
 
+def _macro(spec: KernelSpec) -> str:
+    backward = spec.variant.op in BACKWARD_OPS
+    if spec.tile is None:
+        return "FA_BWD_PLAIN_KERNEL" if backward else "FA_PLAIN_KERNEL"
+    return "FA_BWD_KERNEL" if backward else "FA_TILED_KERNEL"
+
+
 def render_kernel(spec: KernelSpec, index: int) -> str:
     """The type and the instantiation of one kernel."""
-    macro = "FA_PLAIN_KERNEL" if spec.tile is None else "FA_TILED_KERNEL"
-    return f"{_kernel_type(spec, index)}{macro}({spec.name}, Kernel{index});\n"
+    return f"{_kernel_type(spec, index)}{_macro(spec)}({spec.name}, Kernel{index});\n"
 
 
 def render_unit(unit: Unit) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from ck.bwd_rules import why_bwd_illegal
+from ck.bwd_tiling import BwdTile
 from ck.tiling import Tile
 from ck.variants import Variant
 from flash_attn_rocm.archs import Arch
@@ -18,8 +20,12 @@ _ODD_HDIMS = (48, 96, 160, 192)
 _MAX_BLOCK_THREADS = 1024
 
 
-def why_illegal(arch: Arch, variant: Variant, tile: Tile) -> str | None:
+def why_illegal(arch: Arch, variant: Variant, tile: Tile | BwdTile) -> str | None:
     """None when the kernel can be built, else the reason in words."""
+    if isinstance(tile, BwdTile):
+        return why_bwd_illegal(arch, variant, tile)
+    if variant.deterministic:
+        return "only backward kernels differ by determinism"
     return _check_tile(arch, tile) or _check_features(variant, tile)
 
 

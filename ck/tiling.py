@@ -8,6 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from ck.bwd_tiling import BwdTile, BwdTileTable, bwd_tile_for, parse_bwd_tiles
 from ck.errors import TableError, check_keys
 from ck.variants import DTYPES, PADDINGS, TILED_OPS, Variant
 
@@ -86,7 +87,15 @@ def _add_row(table: TileTable, row: Any, where: str, path: Path) -> None:
             table[served] = tile
 
 
-def parse_tiles(path: Path) -> TileTable:
+@dataclass(frozen=True)
+class FamilyTiles:
+    """The tiles of one GPU family: of the forward ops and of backward."""
+
+    forward: TileTable
+    backward: BwdTileTable
+
+
+def parse_tiles(path: Path) -> FamilyTiles:
     """Read one family's tiles.
 
     Raises:
@@ -96,17 +105,18 @@ def parse_tiles(path: Path) -> TileTable:
         document = tomllib.loads(path.read_text(encoding="utf-8"))
     except tomllib.TOMLDecodeError as error:
         raise TableError(path, f"not valid TOML: {error}") from error
-    top: dict[str, Any] = check_keys(document, {"schema": int, "family": str, "tiles": list}, path, "top level")
+    keys: dict[str, type | tuple[type, ...]] = {"schema": int, "family": str, "tiles": list, "bwd_tiles": list}
+    top: dict[str, Any] = check_keys(document, keys, path, "top level", optional=("bwd_tiles",))
     if (top["schema"], top["family"]) != (1, path.stem):
         raise TableError(path, f"schema {top['schema']}, family {top['family']!r}; expected 1 and {path.stem!r}")
     table: TileTable = {}
     for index, row in enumerate(top["tiles"], start=1):
         _add_row(table, row, f"[[tiles]] row {index}", path)
-    return table
+    return FamilyTiles(table, parse_bwd_tiles(top.get("bwd_tiles", []), path))
 
 
 @cache
-def load_tiles(family: str, directory: Path = TILES_DIR) -> TileTable:
+def load_tiles(family: str, directory: Path = TILES_DIR) -> FamilyTiles:
     """The tiles of a GPU family.
 
     Raises:
@@ -119,6 +129,8 @@ def load_tiles(family: str, directory: Path = TILES_DIR) -> TileTable:
     return parse_tiles(path)
 
 
-def tile_for(table: TileTable, variant: Variant) -> Tile | None:
+def tile_for(tiles: FamilyTiles, variant: Variant) -> Tile | BwdTile | None:
     """The tile of one variant, or None when the family has none for it."""
-    return table.get((variant.op, variant.dtype, variant.hdim, variant.padding, variant.page))
+    if variant.op == "fmha_bwd":
+        return bwd_tile_for(tiles.backward, variant)
+    return tiles.forward.get((variant.op, variant.dtype, variant.hdim, variant.padding, variant.page))

@@ -25,11 +25,14 @@ _ALLOWED: dict[str, tuple[object, ...]] = {
     "dropouts": (False, True),
     "paddings": PADDINGS,
     "pages": (0, 16, 64),
+    "determinisms": (False, True),
 }
 # CK's kernels, which have tiles, and our own small ones around them, which take any head dim.
-TILED_OPS = ("fmha_fwd", "fmha_fwd_splitkv")
-PLAIN_OPS = ("split_combine", "kv_prepare")
+TILED_OPS = ("fmha_fwd", "fmha_fwd_splitkv", "fmha_bwd")
+PLAIN_OPS = ("split_combine", "kv_prepare", "bwd_dot", "bwd_sum_keys", "bwd_sum_heads")
 OPS = TILED_OPS + PLAIN_OPS
+# Their records hold further argument names (csrc/device/bwd_args.def).
+BACKWARD_OPS = ("fmha_bwd", "bwd_dot", "bwd_sum_keys", "bwd_sum_heads")
 MAX_HDIM = 256
 _ROW_KEYS: dict[str, type | tuple[type, ...]] = {
     "op": str,
@@ -48,7 +51,9 @@ _DEFAULTS: dict[str, list[object]] = {
     "dropouts": [False],
     "paddings": ["full"],
     "pages": [0],
+    "determinisms": [False],
 }
+_OPTIONAL = ("pages", "determinisms")
 
 
 @dataclass(frozen=True, order=True)
@@ -65,6 +70,7 @@ class Variant:
     dropout: bool
     padding: str
     page: int = 0  # keys and values in pages of a multiple of this many rows; 0: not in pages
+    deterministic: bool = False  # backward: dQ in parts that are added in order, not by atomics
 
 
 @dataclass(frozen=True)
@@ -87,7 +93,7 @@ class VariantTable:
 
 
 def _expand(row: dict[str, Any]) -> Iterator[Variant]:
-    for hdim, dtype, mode, mask, bias, softcap, dropout, padding, page in itertools.product(
+    for hdim, dtype, mode, mask, bias, softcap, dropout, padding, page, deterministic in itertools.product(
         row["hdims"],
         row["dtypes"],
         row["modes"],
@@ -97,8 +103,9 @@ def _expand(row: dict[str, Any]) -> Iterator[Variant]:
         row["dropouts"],
         row["paddings"],
         row["pages"],
+        row["determinisms"],
     ):
-        yield Variant(row["op"], hdim, dtype, mode, mask, bias, softcap, dropout, padding, page)
+        yield Variant(row["op"], hdim, dtype, mode, mask, bias, softcap, dropout, padding, page, deterministic)
 
 
 def _check_row(row: Any, index: int, profiles: dict[str, str], path: Path) -> dict[str, Any]:
@@ -107,7 +114,7 @@ def _check_row(row: Any, index: int, profiles: dict[str, str], path: Path) -> di
     if given["op"] not in OPS:
         raise TableError(path, f"{where}: op is {given['op']!r}; allowed: {list(OPS)}")
     plain = given["op"] in PLAIN_OPS
-    needed = () if plain else tuple(key for key in ("hdims", *_DEFAULTS) if key != "pages")
+    needed = () if plain else tuple(key for key in ("hdims", *_DEFAULTS) if key not in _OPTIONAL)
     if missing := [key for key in needed if key not in given]:
         raise TableError(path, f"missing keys {missing} in {where}")
     if plain and (extra := sorted(set(given) & {"hdims", *_DEFAULTS})):

@@ -14,6 +14,7 @@ _KERNEL_MIB = 35
 # Measured: d64 39 CPU-s for 6 kernels, d128 36 for 4, d128 with padded head dim 33 for 2, d32 26 for 3.
 _BASE_CPU_S = 15.0
 _PADDED_HDIM_FACTOR = 1.6
+_BWD_CPU_S = 35.0  # d64 and d128 backward: 70 CPU-s for 2 in one file
 # Left to everything else on the machine.
 _RESERVE_MIB = 512
 
@@ -24,6 +25,8 @@ def estimate_peak_mib(unit: Unit) -> int:
 
 
 def _kernel_cpu_s(spec: KernelSpec) -> float:
+    if spec.variant.op == "fmha_bwd":
+        return _BWD_CPU_S
     seconds = 3.0 + spec.variant.hdim / 40
     return seconds * (_PADDED_HDIM_FACTOR if spec.variant.padding == "full" else 1.0)
 

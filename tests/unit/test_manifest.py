@@ -53,6 +53,7 @@ def test_row_has_the_fields_the_host_library_reads(tmp_path: Path) -> None:
             "dropout": False,
             "padding": "seqlen",
             "page": 0,
+            "deterministic": False,
             "tile_m": 64,
             "tile_n": 64,
             "block_threads": 128,

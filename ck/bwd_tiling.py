@@ -1,0 +1,116 @@
+"""The [[bwd_tiles]] of ck/tiles/<family>.toml: how CK's backward kernel is cut for each dtype, head dim and padding."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ck.errors import TableError, check_keys
+from ck.variants import DTYPES, PADDINGS, Variant
+
+_ROW_KEYS: dict[str, type | tuple[type, ...]] = {
+    "dtypes": list,
+    "hdim": int,
+    "paddings": list,
+    "block": list,
+    "score_waves": list,
+    "key_waves": list,
+    "query_waves": list,
+    "matrix": list,
+    "prefetch": bool,
+    "why": str,
+}
+
+
+@dataclass(frozen=True, order=True)
+class BwdTile:
+    """One workgroup's share: block is (query rows of a step, keys, dQ unroll, head dim).
+
+    Waves lie along (queries, keys) in S = Q K^T and dP = dO V^T, (keys, head dim) in dV and dK, and (queries, head dim)
+    in dQ.
+    """
+
+    block: tuple[int, int, int, int]
+    score_waves: tuple[int, int]
+    key_waves: tuple[int, int]
+    query_waves: tuple[int, int]
+    matrix: tuple[int, int, int]
+    prefetch: bool
+
+    @property
+    def m(self) -> int:
+        """Query rows of one main-loop step."""
+        return self.block[0]
+
+    @property
+    def n(self) -> int:
+        """Keys of one workgroup."""
+        return self.block[1]
+
+    @property
+    def hdim_q(self) -> int:
+        """Head dim of q and k that the tile covers."""
+        return self.block[3]
+
+    @property
+    def hdim_v(self) -> int:
+        """Head dim of v that the tile covers."""
+        return self.block[3]
+
+    @property
+    def wave_count(self) -> int:
+        """Waves of one workgroup."""
+        return self.score_waves[0] * self.score_waves[1]
+
+
+BwdTileTable = dict[tuple[str, int, str], BwdTile]
+
+
+def _ints(row: dict[str, Any], key: str, count: int, where: str, path: Path) -> tuple[int, ...]:
+    values = row[key]
+    if len(values) != count or any(type(value) is not int or value <= 0 for value in values):
+        raise TableError(path, f"{where}: {key} is {values!r}; expected {count} positive integers")
+    return tuple(values)
+
+
+def _pair(row: dict[str, Any], key: str, where: str, path: Path) -> tuple[int, int]:
+    first, second = _ints(row, key, 2, where, path)
+    return first, second
+
+
+def parse_bwd_tiles(rows: list[Any], path: Path) -> BwdTileTable:
+    """Read the rows of one family.
+
+    Raises:
+        TableError: a row is malformed, or two rows give a tile for the same kernel.
+    """
+    table: BwdTileTable = {}
+    for index, row in enumerate(rows, start=1):
+        where = f"[[bwd_tiles]] row {index}"
+        checked: dict[str, Any] = check_keys(row, _ROW_KEYS, path, where)
+        for key, allowed in (("dtypes", DTYPES), ("paddings", PADDINGS)):
+            if not checked[key] or not set(checked[key]) <= set(allowed):
+                raise TableError(path, f"{where}: {key} is {checked[key]!r}; allowed: {list(allowed)}")
+        m, n, depth, hdim = _ints(checked, "block", 4, where, path)
+        x, y, z = _ints(checked, "matrix", 3, where, path)
+        tile = BwdTile(
+            (m, n, depth, hdim),
+            _pair(checked, "score_waves", where, path),
+            _pair(checked, "key_waves", where, path),
+            _pair(checked, "query_waves", where, path),
+            (x, y, z),
+            checked["prefetch"],
+        )
+        for dtype in checked["dtypes"]:
+            for padding in checked["paddings"]:
+                served = (dtype, checked["hdim"], padding)
+                if served in table:
+                    raise TableError(path, f"{where}: a second tile for {served}")
+                table[served] = tile
+    return table
+
+
+def bwd_tile_for(table: BwdTileTable, variant: Variant) -> BwdTile | None:
+    """The tile of one variant, or None when the family has none for it."""
+    return table.get((variant.dtype, variant.hdim, variant.padding))

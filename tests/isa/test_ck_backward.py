@@ -1,0 +1,53 @@
+"""The real CK backward kernels, launched without the host library, against fp64 gradients with an explicit mask."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tests.isa.attention import Case
+from tests.isa.attention_backward import Gradients, run_backward
+from tests.isa.hip_runtime import Hip
+
+CASES = [Case(64, 128), Case(100, 77, heads=4, heads_k=2, batch=2), Case(1, 130), Case(65, 1, heads=3, heads_k=1)]
+WINDOWS = [(-1, 0), (20, 0), (7, 13)]
+EPSILON = {"fp16": 2.0**-11, "bf16": 2.0**-8}
+
+
+def plain_kernels(manifest: dict[str, Any]) -> list[dict[str, Any]]:
+    """The kernels whose arguments run_backward fills."""
+    return [
+        kernel
+        for kernel in manifest["kernels"]
+        if kernel["op"] == "fmha_bwd"
+        and kernel["mode"] == "batch"
+        and kernel["bias"] == "none"
+        and not kernel["dropout"]
+    ]
+
+
+def check(result: Gradients, dtype: str, label: str) -> None:
+    """P, dS and the gradients of keys are rounded to the dtype: a few half-steps of the largest value."""
+    for name in ("dq", "dk", "dv"):
+        got, expected = getattr(result, name), getattr(result.expected, name)
+        worst = np.abs(got - expected).max()
+        assert worst <= 2 * EPSILON[dtype] * max(1, np.abs(expected).max()), f"{label}: {name} differs by {worst}"
+
+
+def test_every_plain_kernel(hip: Hip, ck_manifest: tuple[Path, dict[str, Any]]) -> None:
+    """Each kernel on lengths that are no multiples of its tile, with each window where it masks."""
+    directory, manifest = ck_manifest
+    kernels = plain_kernels(manifest)
+    assert {kernel["dtype"] for kernel in kernels} == set(EPSILON)
+    assert {kernel["deterministic"] for kernel in kernels} == {False, True}
+    for number, kernel in enumerate(kernels):
+        path = directory / manifest["code_objects"][kernel["code_object"]]["file"]
+        dim = kernel["hdim_q"] - (8 if kernel["padding"] == "full" else 0)
+        for shape in CASES:
+            for left, right in WINDOWS if kernel["mask"] else [(-1, -1)]:
+                case = replace(shape, left=left, right=right)
+                result = run_backward(hip, path, kernel, case, dim, seed=number)
+                check(result, kernel["dtype"], f"{kernel['name']} {case} dim {dim}")
