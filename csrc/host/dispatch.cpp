@@ -186,6 +186,29 @@ FwdChoice choose_split_kernel(const Manifest& manifest, const FwdRequest& reques
     return {nullptr, explain(manifest, "fmha_fwd_splitkv", request, mask) + pages};
 }
 
+FwdChoice choose_bwd_kernel(const Manifest& manifest, const BwdRequest& request)
+{
+    const FwdRequest& forward = request.forward;
+    const bool mask           = clamp_window(forward).bounded();
+    const auto bwd_cost       = [](const KernelInfo& kernel) { return std::tuple(kernel.deterministic, cost(kernel)); };
+    const KernelInfo* chosen  = nullptr;
+    for(const KernelInfo& kernel : manifest.kernels)
+    {
+        const bool fits = kernel.op == "fmha_bwd" && features_fit(kernel, forward, mask) &&
+                          padding_fits(kernel, forward) && (kernel.deterministic || !request.deterministic);
+        if(fits && (chosen == nullptr || bwd_cost(kernel) < bwd_cost(*chosen)))
+        {
+            chosen = &kernel;
+        }
+    }
+    if(chosen != nullptr)
+    {
+        return {chosen, std::string()};
+    }
+    const char* order = request.deterministic ? "deterministic backward: " : "backward: ";
+    return {nullptr, order + explain(manifest, "fmha_bwd", forward, mask)};
+}
+
 const KernelInfo* find_plain_kernel(const Manifest& manifest, const char* op, const std::string& dtype)
 {
     const auto found = std::find_if(manifest.kernels.begin(), manifest.kernels.end(), [&](const KernelInfo& kernel) {

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string>
 
+#include "bwd_request.hpp"
 #include "fwd_request.hpp"
 #include "manifest.hpp"
 
@@ -38,6 +39,9 @@ FwdChoice choose_fwd_kernel(const Manifest& manifest, const FwdRequest& request)
 // The split-KV kernel for a request in group mode. `aligned`: k and v suit vector loads; without, only kernels with full
 // padding serve, which load element by element, so that a cache is never copied.
 FwdChoice choose_split_kernel(const Manifest& manifest, const FwdRequest& request, bool aligned);
+
+// As for forward. One that adds dq's parts in order serves where the order does not matter, if there is no other.
+FwdChoice choose_bwd_kernel(const Manifest& manifest, const BwdRequest& request);
 
 // Our own kernel of this op and dtype, or null; and why there is none.
 const KernelInfo* find_plain_kernel(const Manifest& manifest, const char* op, const std::string& dtype);

@@ -162,4 +162,15 @@ ArgValues fwd_arg_values(const FwdRequest& request)
     return values;
 }
 
+ArgValues bwd_arg_values(const BwdRequest& request)
+{
+    const FwdRequest& forward = request.forward;
+    ArgValues values          = fwd_arg_values(forward);
+    values.set(Arg::raw_scale, static_cast<float>(forward.softmax_scale));
+    values.set(Arg::scale, static_cast<float>(forward.softmax_scale * std::numbers::log2e));
+    values.set(Arg::scale_rp_undrop, static_cast<float>(forward.softmax_scale / (1.0 - forward.dropout.p)));
+    values.set(Arg::rand_val_ptr, kNull);
+    return values;
+}
+
 } // namespace flash_attn_rocm

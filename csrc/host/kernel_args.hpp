@@ -7,6 +7,7 @@
 #include <variant>
 #include <vector>
 
+#include "bwd_request.hpp"
 #include "fwd_request.hpp"
 #include "manifest.hpp"
 
@@ -31,5 +32,8 @@ std::vector<std::byte> pack_args(const KernelInfo& kernel, const ArgValues& valu
 
 // Argument values of a forward call, except the pointers that change with every launch: tensors, LSE, slopes and map.
 ArgValues fwd_arg_values(const FwdRequest& request);
+
+// The same for CK's backward kernel; the strides of gradients and workspace are left out too.
+ArgValues bwd_arg_values(const BwdRequest& request);
 
 } // namespace flash_attn_rocm

@@ -21,6 +21,7 @@ constexpr int kSchema = 1;
 constexpr const char* kArgNames[] = {
 #define FA_ARG(name) #name,
 #include "../device/kernel_args.def"
+#include "../device/bwd_args.def"
 #undef FA_ARG
 };
 
@@ -103,6 +104,7 @@ KernelInfo parse_kernel(const JsonReader& reader, const Manifest& manifest)
     kernel.dropout       = reader.get<bool>("dropout");
     kernel.padding       = parse_padding(reader);
     kernel.page          = reader.get<std::int64_t>("page");
+    kernel.deterministic = reader.get<bool>("deterministic");
     kernel.tile_m        = reader.get<std::int64_t>("tile_m");
     kernel.tile_n        = reader.get<std::int64_t>("tile_n");
     kernel.block_threads = reader.get<std::uint32_t>("block_threads");

@@ -15,6 +15,7 @@ enum class Arg : std::size_t
 {
 #define FA_ARG(name) name,
 #include "../device/kernel_args.def"
+#include "../device/bwd_args.def"
 #undef FA_ARG
     count
 };
@@ -49,6 +50,7 @@ struct KernelInfo
     bool softcap    = false;
     bool dropout    = false;
     Padding padding = Padding::full;
+    bool deterministic            = false; // backward: dq in parts that are added in order
     std::int64_t page             = 0; // keys in pages of a multiple of this many rows; 0: in one piece
     std::int64_t tile_m           = 0; // query rows of one workgroup
     std::int64_t tile_n           = 0; // keys of one main-loop step

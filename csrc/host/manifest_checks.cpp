@@ -5,6 +5,8 @@
 #include <string_view>
 #include <vector>
 
+#include "bwd_args.hpp"
+
 namespace flash_attn_rocm {
 namespace {
 
@@ -99,6 +101,7 @@ void check_presence(const JsonReader& reader, const KernelInfo& kernel)
     {
         require(reader, kernel, kCombineArgs);
     }
+    require(reader, kernel, bwd_args(kernel));
 }
 
 bool size_fits(std::string_view name, std::uint32_t size)
@@ -107,7 +110,8 @@ bool size_fits(std::string_view name, std::uint32_t size)
     {
         return size == 8;
     }
-    if(name.starts_with("scale_") || name.starts_with("logits_soft_cap") || name == "rp_undrop")
+    if(name.starts_with("scale_") || name.starts_with("logits_soft_cap") || name == "rp_undrop" || name == "scale" ||
+       name == "raw_scale" || name == "p_undrop")
     {
         return size == 4; // float
     }

@@ -88,7 +88,8 @@ FwdResult fwd(Tensor q,
               std::int64_t window_right,
               double softcap,
               double dropout_p,
-              bool return_dropout_map)
+              bool return_dropout_map,
+              bool /*deterministic*/)
 {
     check_tensors(q, k, v);
     check_device(q);

@@ -22,6 +22,7 @@ FwdResult fwd(torch::stable::Tensor q,
               std::int64_t window_right,
               double softcap,
               double dropout_p,
-              bool return_dropout_map);
+              bool return_dropout_map,
+              bool deterministic); // of the gradients: nothing to do here
 
 } // namespace flash_attn_rocm

@@ -1,6 +1,7 @@
 // Schemas and registration of the torch ops, through the LibTorch Stable ABI.
 #include <torch/csrc/stable/library.h>
 
+#include "bwd.hpp"
 #include "fwd.hpp"
 #include "kvcache_fwd.hpp"
 #include "torch_runtime.hpp"
@@ -12,18 +13,37 @@ STABLE_TORCH_LIBRARY(flash_attn_rocm, library)
     // Optional tensors are positional: torch.library.register_autograd refuses keyword-only ones.
     library.def("fwd(Tensor q, Tensor k, Tensor v, Tensor? alibi_slopes=None, Tensor? rng_state=None, *, "
                 "float softmax_scale, int window_left=-1, int window_right=-1, float softcap=0., "
-                "float dropout_p=0., bool return_dropout_map=False) "
+                "float dropout_p=0., bool return_dropout_map=False, bool deterministic=False) "
                 "-> (Tensor out, Tensor lse, Tensor dropout_map)");
     library.def("varlen_fwd(Tensor q, Tensor k, Tensor v, Tensor cu_seqlens_q, Tensor cu_seqlens_k, "
                 "Tensor? seqused_k=None, Tensor? block_table=None, Tensor? alibi_slopes=None, Tensor? rng_state=None, "
                 "*, int max_seqlen_q, int max_seqlen_k, float softmax_scale, int window_left=-1, int window_right=-1, "
-                "float softcap=0., float dropout_p=0., bool return_dropout_map=False, int num_splits=0) "
+                "float softcap=0., float dropout_p=0., bool return_dropout_map=False, int num_splits=0, "
+                "bool deterministic=False) "
                 "-> (Tensor out, Tensor lse, Tensor dropout_map)");
     library.def("kvcache_fwd(Tensor q, Tensor(a!) k_cache, Tensor(b!) v_cache, Tensor? k=None, Tensor? v=None, "
                 "Tensor? rotary_cos=None, Tensor? rotary_sin=None, Tensor? cache_seqlens=None, "
                 "Tensor? cache_batch_idx=None, Tensor? cache_leftpad=None, Tensor? block_table=None, "
                 "Tensor? alibi_slopes=None, *, float softmax_scale, int window_left=-1, int window_right=-1, "
                 "float softcap=0., bool rotary_interleaved=True, int num_splits=0) -> (Tensor out, Tensor lse)");
+    library.def("bwd(Tensor dout, Tensor q, Tensor k, Tensor v, Tensor out, Tensor lse, Tensor? alibi_slopes=None, "
+                "Tensor? rng_state=None, *, float softmax_scale, int window_left=-1, int window_right=-1, "
+                "float dropout_p=0., bool deterministic=False) "
+                "-> (Tensor dq, Tensor dk, Tensor dv, Tensor softmax_d)");
+    library.def("bwd_out(Tensor dout, Tensor q, Tensor k, Tensor v, Tensor out, Tensor lse, Tensor(a!) dq, "
+                "Tensor(b!) dk, Tensor(c!) dv, Tensor? alibi_slopes=None, Tensor? rng_state=None, *, "
+                "float softmax_scale, int window_left=-1, int window_right=-1, float dropout_p=0., "
+                "bool deterministic=False) -> Tensor softmax_d");
+    library.def("varlen_bwd(Tensor dout, Tensor q, Tensor k, Tensor v, Tensor out, Tensor lse, Tensor cu_seqlens_q, "
+                "Tensor cu_seqlens_k, Tensor? alibi_slopes=None, Tensor? rng_state=None, *, int max_seqlen_q, "
+                "int max_seqlen_k, float softmax_scale, int window_left=-1, int window_right=-1, "
+                "float dropout_p=0., bool deterministic=False) "
+                "-> (Tensor dq, Tensor dk, Tensor dv, Tensor softmax_d)");
+    library.def("varlen_bwd_out(Tensor dout, Tensor q, Tensor k, Tensor v, Tensor out, Tensor lse, "
+                "Tensor cu_seqlens_q, Tensor cu_seqlens_k, Tensor(a!) dq, Tensor(b!) dk, Tensor(c!) dv, "
+                "Tensor? alibi_slopes=None, Tensor? rng_state=None, *, int max_seqlen_q, int max_seqlen_k, "
+                "float softmax_scale, int window_left=-1, int window_right=-1, float dropout_p=0., "
+                "bool deterministic=False) -> Tensor softmax_d");
 }
 
 // "CUDA" is the dispatch key of AMD GPUs in a ROCm build of torch.
@@ -32,6 +52,10 @@ STABLE_TORCH_LIBRARY_IMPL(flash_attn_rocm, CUDA, library)
     library.impl("fwd", TORCH_BOX(&flash_attn_rocm::fwd));
     library.impl("varlen_fwd", TORCH_BOX(&flash_attn_rocm::varlen_fwd));
     library.impl("kvcache_fwd", TORCH_BOX(&flash_attn_rocm::kvcache_fwd));
+    library.impl("bwd", TORCH_BOX(&flash_attn_rocm::bwd));
+    library.impl("bwd_out", TORCH_BOX(&flash_attn_rocm::bwd_out));
+    library.impl("varlen_bwd", TORCH_BOX(&flash_attn_rocm::varlen_bwd));
+    library.impl("varlen_bwd_out", TORCH_BOX(&flash_attn_rocm::varlen_bwd_out));
 }
 
 // CPU tensors run on the emulated GPU.
@@ -40,4 +64,8 @@ STABLE_TORCH_LIBRARY_IMPL(flash_attn_rocm, CPU, library)
     library.impl("fwd", TORCH_BOX(&flash_attn_rocm::fwd));
     library.impl("varlen_fwd", TORCH_BOX(&flash_attn_rocm::varlen_fwd));
     library.impl("kvcache_fwd", TORCH_BOX(&flash_attn_rocm::kvcache_fwd));
+    library.impl("bwd", TORCH_BOX(&flash_attn_rocm::bwd));
+    library.impl("bwd_out", TORCH_BOX(&flash_attn_rocm::bwd_out));
+    library.impl("varlen_bwd", TORCH_BOX(&flash_attn_rocm::varlen_bwd));
+    library.impl("varlen_bwd_out", TORCH_BOX(&flash_attn_rocm::varlen_bwd_out));
 }

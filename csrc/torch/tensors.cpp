@@ -104,6 +104,22 @@ void check_int32(const Tensor& tensor, const char* name, const std::vector<std::
     check_place(tensor, name, q);
 }
 
+void check_starts(const Tensor& starts, const char* name, std::int64_t rows, std::int64_t longest)
+{
+    if(starts.is_cuda())
+    {
+        return;
+    }
+    const auto* start = static_cast<const std::int32_t*>(starts.data_ptr());
+    for(std::int64_t i = 0; i + 1 < starts.size(0); ++i)
+    {
+        const std::int64_t length = std::int64_t{start[i + 1]} - start[i];
+        STD_TORCH_CHECK(start[i] >= 0 && length >= 0 && length <= longest && start[i + 1] <= rows,
+                        name, " has entries ", start[i], " and ", start[i + 1], " at ", i,
+                        "; expected ascending row numbers from 0 to ", rows, " with lengths up to ", longest);
+    }
+}
+
 void check_device(const Tensor& q)
 {
     STD_TORCH_CHECK(q.is_cuda() || Library::instance().hip().emulated(),

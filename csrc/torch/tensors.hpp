@@ -25,6 +25,10 @@ void check_dtypes(const Tensor& q, const Tensor& k, const Tensor& v);
 // Throws unless the tensor is int32, contiguous, of this shape (-1: any extent), where check_place wants it.
 void check_int32(const Tensor& tensor, const char* name, const std::vector<std::int64_t>& shape, const Tensor& q);
 
+// Throws unless these are ascending row numbers, up to `rows`, of sequences no longer than `longest`. Tables in host
+// memory (emulated GPU) are checked; on a GPU that would cost a synchronisation, so there they are the caller's promise.
+void check_starts(const Tensor& starts, const char* name, std::int64_t rows, std::int64_t longest);
+
 // Makes sure the op can run where q is; for CPU tensors that is an emulated GPU.
 void check_device(const Tensor& q);
 

@@ -41,24 +41,6 @@ void check_tensors(const Tensor& q, const Tensor& k, const Tensor& v, bool paged
                     describe_shape(v), "; expected ", expected, ", k and v alike, with q's headdim");
 }
 
-// Tables in host memory (emulated GPU) are checked; on a GPU that would cost a synchronisation, so there they are the
-// caller's promise.
-void check_starts(const Tensor& starts, const char* name, std::int64_t rows, std::int64_t longest)
-{
-    if(starts.is_cuda())
-    {
-        return;
-    }
-    const auto* start = static_cast<const std::int32_t*>(starts.data_ptr());
-    for(std::int64_t i = 0; i + 1 < starts.size(0); ++i)
-    {
-        const std::int64_t length = std::int64_t{start[i + 1]} - start[i];
-        STD_TORCH_CHECK(start[i] >= 0 && length >= 0 && length <= longest && start[i + 1] <= rows,
-                        name, " has entries ", start[i], " and ", start[i + 1], " at ", i,
-                        "; expected ascending row numbers from 0 to ", rows, " with lengths up to ", longest);
-    }
-}
-
 void check_used(const Tensor& used, const Tensor& starts)
 {
     if(used.is_cuda())
@@ -199,7 +181,8 @@ FwdResult varlen_fwd(Tensor q,
                      double softcap,
                      double dropout_p,
                      bool return_dropout_map,
-                     std::int64_t num_splits)
+                     std::int64_t num_splits,
+                     bool /*deterministic*/)
 {
     check_tensors(q, k, v, block_table.has_value());
     check_device(q);

@@ -22,6 +22,7 @@ FwdResult varlen_fwd(torch::stable::Tensor q,
                      double softcap,
                      double dropout_p,
                      bool return_dropout_map,
-                     std::int64_t num_splits);
+                     std::int64_t num_splits,
+                     bool deterministic); // of the gradients: nothing to do here
 
 } // namespace flash_attn_rocm

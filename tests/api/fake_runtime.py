@@ -69,6 +69,7 @@ def kernel(name: str, **changes: Any) -> dict[str, Any]:
         "dropout": False,
         "padding": "seqlen",
         "page": 0,
+        "deterministic": False,
         "tile_m": 64,
         "tile_n": 32,
         "block_threads": 128,

@@ -1,0 +1,178 @@
+"""The backward ops against float64 autograd, through real kernels: up to 3 times torch's error in the same dtype."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from tests.kernels.backward_reference import check_gradients
+from tests.kernels.feature_reference import Features
+from tests.kernels.test_features import LENGTHS, SCALE, load_ops, normal, op_arguments, starts
+
+DTYPES = {"fp16": torch.float16, "bf16": torch.bfloat16}
+MASKS = {"full": Features(), "causal": Features(causal=True), "window": Features(window=(20, 7))}
+
+
+def backward_arguments(features: Features, deterministic: bool = False) -> dict[str, Any]:
+    """The backward op's keyword arguments for these features."""
+    arguments = op_arguments(features)
+    del arguments["softcap"]
+    return {**arguments, "deterministic": deterministic}
+
+
+def run_batch(
+    device: str,
+    tensors: tuple[Tensor, Tensor, Tensor],
+    features: Features,
+    *,
+    slopes: Tensor | None = None,
+    deterministic: bool = False,
+) -> tuple[Tensor, ...]:
+    """Forward and backward ops, compared batch entry by batch entry; returns dq, dk, dv."""
+    ops = load_ops()
+    q, k, v = (tensor.to(device) for tensor in tensors)
+    dout = normal(*q.shape, dtype=q.dtype, seed=9)
+    state = torch.tensor([7, 11], dtype=torch.int64, device=device) if features.dropout_p else None
+    own = None if slopes is None else slopes.to(device)
+    out, lse, random = ops.fwd(q, k, v, own, state, **op_arguments(features), return_dropout_map=features.dropout_p > 0)
+    *grads, softmax_d = ops.bwd(
+        dout.to(device), q, k, v, out, lse, own, state, **backward_arguments(features, deterministic)
+    )
+    expected_d = (1 - features.dropout_p) * (dout.double() * out.cpu().double()).sum(-1).transpose(1, 2)
+    torch.testing.assert_close(softmax_d.cpu().double(), expected_d, atol=1e-4, rtol=1e-4)
+    for b in range(q.shape[0]):
+        kept = random[b].cpu() <= math.floor(255 * (1 - features.dropout_p)) if features.dropout_p else None
+        this = Features(features.causal, features.window, 0.0, slopes, kept, features.dropout_p, SCALE)
+        check_gradients(
+            tuple(grad[b] for grad in grads), tuple(t[b] for t in tensors), dout[b], this, f"batch entry {b}"
+        )
+    return tuple(grads)
+
+
+def make(
+    batch: int, lengths: tuple[int, int], heads: tuple[int, int], hdim: int, dtype: torch.dtype
+) -> tuple[Tensor, Tensor, Tensor]:
+    """q, k, v (batch, length, heads, hdim)."""
+    q = normal(batch, lengths[0], heads[0], hdim, dtype=dtype)
+    k, v = (normal(batch, lengths[1], heads[1], hdim, dtype=dtype, seed=seed) for seed in (1, 2))
+    return q, k, v
+
+
+@pytest.mark.parametrize("mask", MASKS.values(), ids=MASKS)
+@pytest.mark.parametrize("dtype", DTYPES.values(), ids=DTYPES)
+@pytest.mark.parametrize("lengths", [(64, 64), (33, 100), (130, 65), (1, 77)], ids=str)
+def test_batch(kernel_device: str, lengths: tuple[int, int], dtype: torch.dtype, mask: Features) -> None:
+    """More queries than keys too: rows and keys that nothing reaches get exact zeros."""
+    run_batch(kernel_device, make(2, lengths, (4, 2), 128, dtype), mask)
+
+
+@pytest.mark.parametrize("hdim", [40, 64, 96])
+@pytest.mark.parametrize("mask", MASKS.values(), ids=MASKS)
+def test_smaller_head_dims(kernel_device: str, hdim: int, mask: Features) -> None:
+    run_batch(kernel_device, make(1, (70, 90), (2, 2), hdim, torch.bfloat16), mask)
+
+
+def test_alibi_and_dropout(kernel_device: str) -> None:
+    """The same random numbers as in the forward call: what was dropped there has no gradient."""
+    features = Features(dropout_p=0.3)
+    slopes = torch.tensor([0.1, 0.3])
+    run_batch(kernel_device, make(2, (70, 90), (2, 1), 64, torch.bfloat16), features, slopes=slopes)
+
+
+def test_deterministic(kernel_device: str) -> None:
+    """Two runs give the same bits, and so do the gradients of one batch entry alone."""
+    tensors = make(2, (70, 200), (4, 2), 64, torch.bfloat16)
+    first = run_batch(kernel_device, tensors, Features(), deterministic=True)
+    second = run_batch(kernel_device, tensors, Features(), deterministic=True)
+    for one, other in zip(first, second, strict=True):
+        assert torch.equal(one, other)
+
+
+def run_varlen_backward(
+    device: str,
+    lengths: list[tuple[int, int]],
+    features: Features,
+    *,
+    hdim: int = 128,
+    dtype: torch.dtype = torch.bfloat16,
+    deterministic: bool = True,
+) -> None:
+    """Forward and backward ops of sequences, compared one by one; rows behind the last sequence must get zeros."""
+    ops = load_ops()
+    lengths_q, lengths_k = [q for q, _ in lengths], [k for _, k in lengths]
+    starts_q, starts_k = starts(lengths_q), starts(lengths_k)
+    q = normal(sum(lengths_q) + 3, 4, hdim, dtype=dtype)
+    k, v = (normal(sum(lengths_k) + 2, 2, hdim, dtype=dtype, seed=seed) for seed in (1, 2))
+    dout = normal(*q.shape, dtype=dtype, seed=9)
+    sizes = {"max_seqlen_q": max(lengths_q), "max_seqlen_k": max(lengths_k)}
+    on = [tensor.to(device) for tensor in (q, k, v)]
+    cu = [tensor.to(device) for tensor in (starts_q, starts_k)]
+    out, lse, _ = ops.varlen_fwd(*on, *cu, None, None, None, None, **op_arguments(features), **sizes)
+    out[starts_q[-1] :], lse[:, starts_q[-1] :] = 0, 0
+    dq, dk, dv, _ = ops.varlen_bwd(
+        dout.to(device), *on, out, lse, *cu, None, None, **backward_arguments(features, deterministic), **sizes
+    )
+    for b in range(len(lengths)):
+        rows, keys = slice(starts_q[b], starts_q[b + 1]), slice(starts_k[b], starts_k[b + 1])
+        this = Features(features.causal, features.window, scale=SCALE)
+        check_gradients((dq[rows], dk[keys], dv[keys]), (q[rows], k[keys], v[keys]), dout[rows], this, f"sequence {b}")
+    for grad, used in ((dq, starts_q[-1]), (dk, starts_k[-1]), (dv, starts_k[-1])):
+        assert (grad[used:] == 0).all()
+
+
+@pytest.mark.parametrize("deterministic", [False, True], ids=["any order", "deterministic"])
+@pytest.mark.parametrize("mask", MASKS.values(), ids=MASKS)
+def test_varlen(kernel_device: str, mask: Features, deterministic: bool) -> None:
+    """Empty sequences of queries, of keys and of both among others; the last one empty."""
+    run_varlen_backward(kernel_device, LENGTHS, mask, deterministic=deterministic)
+
+
+def test_given_tensors_may_be_views(kernel_device: str) -> None:
+    """Gradients of a packed qkv, written into the packed gradient: the same bits as new ones."""
+    ops = load_ops()
+    qkv = normal(2, 70, 3, 2, 64).to(kernel_device)
+    q, k, v = qkv.unbind(2)
+    dout = normal(1, 1, 1, 1, seed=9).expand(2, 70, 2, 64).to(kernel_device)
+    out, lse, _ = ops.fwd(q, k, v, **op_arguments(Features()))
+    arguments = backward_arguments(Features(), deterministic=True)
+    *expected, expected_d = ops.bwd(dout, q, k, v, out, lse, **arguments)
+    apart = torch.full((2, 70, 3, 64, 2), math.nan, dtype=qkv.dtype).transpose(3, 4)  # head dim not contiguous
+    for packed in (torch.full_like(qkv, math.nan), apart):
+        given = packed.to(kernel_device).unbind(2)
+        softmax_d = ops.bwd_out(dout, q, k, v, out, lse, *given, **arguments)
+        for ours, right in zip((*given, softmax_d), (*expected, expected_d), strict=True):
+            assert torch.equal(ours, right)
+
+
+@pytest.mark.parametrize("lengths", [(0, 5), (5, 0)], ids=["no queries", "no keys"])
+def test_nothing_to_attend_to(kernel_device: str, lengths: tuple[int, int]) -> None:
+    ops = load_ops()
+    q, k, v = (tensor.to(kernel_device) for tensor in make(2, lengths, (2, 2), 64, torch.bfloat16))
+    out, lse, _ = ops.fwd(q, k, v, **op_arguments(Features()))
+    for grad in ops.bwd(torch.ones_like(q), q, k, v, out, lse, **backward_arguments(Features())):
+        assert (grad == 0).all()
+
+
+def test_torch_accepts_the_ops(kernel_device: str) -> None:
+    """Schemas say what is written, and fakes what comes back."""
+    ops = load_ops()
+    q, k, v = (tensor.to(kernel_device) for tensor in make(1, (40, 50), (2, 1), 64, torch.bfloat16))
+    out, lse, _ = ops.fwd(q, k, v, **op_arguments(Features()))
+    cu = [torch.tensor([0, n], dtype=torch.int32, device=kernel_device) for n in (40, 50)]
+    sizes = {"max_seqlen_q": 40, "max_seqlen_k": 50}
+    batch = (torch.ones_like(q), q, k, v, out, lse)
+    group = tuple(tensor[0] for tensor in batch)
+    given = [torch.empty_like(tensor) for tensor in (q, k, v)]
+    arguments = backward_arguments(Features())
+    for op, tensors, more in (
+        (ops.bwd, batch, {}),
+        (ops.bwd_out, (*batch, *given), {}),
+        (ops.varlen_bwd, (*group, *cu), sizes),
+        (ops.varlen_bwd_out, (*group, *cu, *[tensor[0] for tensor in given]), sizes),
+    ):
+        checks = ("test_schema", "test_faketensor")
+        torch.library.opcheck(op.default, tensors, {**arguments, **more}, test_utils=checks)
