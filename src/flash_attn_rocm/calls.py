@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -53,12 +54,14 @@ def attention(
     alibi_slopes: Tensor | None,
     want_lse: bool,
     want_map: bool,
+    deterministic: bool = False,
     reproducible: bool = False,
     generator: torch.Generator | None = None,
 ) -> Result:
     """Attention of sequences of one length; `reproducible` gives a dropout that its rng_state repeats.
 
     `generator` draws rng_state in place of torch's default one.
+    `deterministic` is about the gradients of the kernels: the same bits in every run.
 
     Raises:
         InputError: an argument is not usable.
@@ -75,7 +78,7 @@ def attention(
     )
     on_ck = _on_ck(q)
     rng_state = draw_rng_state(q, generator) if dropout_p > 0.0 and (on_ck or want_map or reproducible) else None
-    backend = ck.forward if on_ck else sdpa.forward
+    backend = partial(ck.forward, deterministic=deterministic) if on_ck else sdpa.forward
     parts = backend(
         q,
         k,
@@ -114,6 +117,7 @@ def varlen_attention(
     seqused_k: Tensor | None = None,
     leftpad_k: Tensor | None = None,
     num_splits: int = 0,
+    deterministic: bool = False,
     reproducible: bool = False,
     generator: torch.Generator | None = None,
 ) -> Result:
@@ -147,7 +151,7 @@ def varlen_attention(
         max_seqlen_k = torch.sym_min(max_seqlen_k, k.shape[0])
     on_ck = _on_ck(q)
     rng_state = draw_rng_state(q, generator) if dropout_p > 0.0 and (on_ck or want_map or reproducible) else None
-    backend = ck.varlen_forward if on_ck else sdpa_varlen.forward
+    backend = partial(ck.varlen_forward, deterministic=deterministic) if on_ck else sdpa_varlen.forward
     parts = backend(
         q,
         k,

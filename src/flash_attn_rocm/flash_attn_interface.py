@@ -12,10 +12,10 @@ import torch
 from torch import Tensor
 
 from flash_attn_rocm import calls
-from flash_attn_rocm.backends import sdpa_backward
 from flash_attn_rocm.checks import check_buffer, check_inputs
 from flash_attn_rocm.checks_sequences import check_varlen_inputs
 from flash_attn_rocm.errors import InputError
+from flash_attn_rocm.gradients import Call, first_order
 from flash_attn_rocm.interface import (
     flash_attn_func,
     flash_attn_kvpacked_func,
@@ -214,7 +214,6 @@ def _flash_attn_backward(
     rng_state: Tensor | None = None,
 ) -> Tensor:
     """Write the gradients into dq, dk and dv; return softmax_d = sum(dout * out), float32 (B, H, Sq)."""
-    del deterministic
     check_inputs(
         q,
         k,
@@ -228,20 +227,14 @@ def _flash_attn_backward(
     _check_backward(dout, q, out, softmax_lse, (q.shape[0], q.shape[2], q.shape[1]))
     _check_gradients((dq, dk, dv), (q, k, v))
     _check_dropout(dropout_p, rng_state)
-    *gradients, softmax_d = sdpa_backward.backward(
-        dout,
-        q,
-        k,
-        v,
-        out,
-        softmax_lse,
-        softmax_scale=q.shape[-1] ** -0.5 if softmax_scale is None else softmax_scale,
-        window=(window_size_left, 0 if causal else window_size_right),
-        softcap=softcap,
-        alibi_slopes=alibi_slopes,
-        dropout_p=dropout_p,
-        rng_state=rng_state,
-    )
+    options = {
+        "softmax_scale": q.shape[-1] ** -0.5 if softmax_scale is None else softmax_scale,
+        "window_left": window_size_left,
+        "window_right": 0 if causal else window_size_right,
+        "dropout_p": dropout_p,
+    }
+    call = Call(q, k, v, out, softmax_lse, alibi_slopes, rng_state, None, options, softcap, deterministic)
+    *gradients, softmax_d = first_order(call, dout)
     _write((dq, dk, dv), tuple(gradients))
     return softmax_d
 
@@ -275,7 +268,7 @@ def _flash_attn_varlen_backward(
 
     Rows that belong to no sequence get zeros, with and without zero_tensors.
     """
-    del deterministic, zero_tensors
+    del zero_tensors
     check_varlen_inputs(
         q,
         k,
@@ -297,24 +290,17 @@ def _flash_attn_varlen_backward(
     _check_backward(dout, q, out, softmax_lse, (q.shape[1], q.shape[0]))
     _check_gradients((dq, dk, dv), (q, k, v))
     _check_dropout(dropout_p, rng_state)
-    *gradients, softmax_d = sdpa_backward.varlen_backward(
-        dout,
-        q,
-        k,
-        v,
-        out,
-        softmax_lse,
-        cu_seqlens_q=cu_seqlens_q,
-        cu_seqlens_k=cu_seqlens_k,
-        max_seqlen_q=max_seqlen_q,
-        max_seqlen_k=max_seqlen_k,
-        softmax_scale=q.shape[-1] ** -0.5 if softmax_scale is None else softmax_scale,
-        window=(window_size_left, 0 if causal else window_size_right),
-        softcap=softcap,
-        alibi_slopes=alibi_slopes,
-        dropout_p=dropout_p,
-        rng_state=rng_state,
-    )
+    options = {
+        "max_seqlen_q": max_seqlen_q,
+        "max_seqlen_k": max_seqlen_k,
+        "softmax_scale": q.shape[-1] ** -0.5 if softmax_scale is None else softmax_scale,
+        "window_left": window_size_left,
+        "window_right": 0 if causal else window_size_right,
+        "dropout_p": dropout_p,
+    }
+    sequences = (cu_seqlens_q, cu_seqlens_k)
+    call = Call(q, k, v, out, softmax_lse, alibi_slopes, rng_state, sequences, options, softcap, deterministic)
+    *gradients, softmax_d = first_order(call, dout)
     _write((dq, dk, dv), tuple(gradients))
     return softmax_d
 

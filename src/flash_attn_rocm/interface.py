@@ -12,7 +12,8 @@ Common to all of them:
 * dropout_p: weights are dropped after the softmax where their random byte exceeds floor(255 * (1 - dropout_p)); the
   others are divided by 1 - dropout_p.
 * A query that sees no key gives out 0 and lse -inf.
-* deterministic: accepted and unused: the backward pass is torch's, which torch.use_deterministic_algorithms governs.
+* deterministic: the backward kernels add in a fixed order, so that gradients have the same bits in every run; torch's
+  own operations are governed by torch.use_deterministic_algorithms.
 * return_attn_probs: returns (out, lse, S_dmask) in place of out. lse is the float32 natural log-sum-exp of the scores;
   S_dmask is the uint8 map of dropout's random bytes, empty without dropout; what a mask hides may be 0 there.
 
@@ -66,7 +67,6 @@ def flash_attn_func(
         out (batch, seqlen_q, nheads, headdim); with return_attn_probs also lse (batch, nheads, seqlen_q) and S_dmask
         (batch, nheads, seqlen_q, seqlen_k).
     """
-    del deterministic
     result = calls.attention(
         q,
         k,
@@ -79,6 +79,7 @@ def flash_attn_func(
         alibi_slopes=alibi_slopes,
         want_lse=return_attn_probs,
         want_map=return_attn_probs,
+        deterministic=deterministic,
     )
     return _returned(result, return_attn_probs)
 
@@ -179,7 +180,6 @@ def flash_attn_varlen_func(
         out (total_q, nheads, headdim); with return_attn_probs also lse (nheads, total_q) and S_dmask
         (nheads, total_q, max_seqlen_k). Rows that belong to no sequence are undefined.
     """
-    del deterministic
     result = calls.varlen_attention(
         q,
         k,
@@ -197,6 +197,7 @@ def flash_attn_varlen_func(
         block_table=block_table,
         want_lse=return_attn_probs,
         want_map=return_attn_probs,
+        deterministic=deterministic,
     )
     return _returned(result, return_attn_probs)
 

@@ -6,6 +6,7 @@ import os
 from collections.abc import Collection
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 
 import torch
 
@@ -128,6 +129,24 @@ def prepare(device_type: str, device_index: int | None) -> str:
     if backend == "ck":
         ck.prepare()
     return backend
+
+
+@cache
+def _backward_kernels(device_type: str, device_index: int | None, *variables: str | None) -> Path | None:
+    """kernels.json of the GPU whose policy wants CK's backward, for these values of environment.CHOICE, remembered."""
+    del variables  # only the key of the memory
+    gfx = choice_for(device_type, device_index).gfx
+    if gfx is None or load_arch(gfx).backward_backend != "ck":
+        return None
+    return paths.find_manifests()[gfx]
+
+
+def backward_kernels(device_type: str, device_index: int | None) -> Path | None:
+    """kernels.json of the kernels that gradients on this device come from; None: they come from torch operations."""
+    if prepare(device_type, device_index) != "ck":
+        return None
+    get = os.environ.get
+    return _backward_kernels(device_type, device_index, *[get(name) for name in environment.CHOICE])
 
 
 # What torch.compiler.assume_constant_result does, without importing torch._dynamo (seconds): a compiled caller

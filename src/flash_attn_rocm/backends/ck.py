@@ -118,6 +118,7 @@ def forward(
     rng_state: Tensor | None,
     want_lse: bool,
     want_map: bool,
+    deterministic: bool = False,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Attention of checked arguments: out (B, Sq, H, D), lse float32 (B, H, Sq), dropout map uint8 (B, H, Sq, Sk).
 
@@ -138,6 +139,7 @@ def forward(
         softcap=softcap,
         dropout_p=dropout_p,
         return_dropout_map=want_map,
+        deterministic=deterministic,
     )
     return out, lse, random_map
 
@@ -164,6 +166,7 @@ def varlen_forward(
     want_lse: bool,
     want_map: bool,
     num_splits: int,
+    deterministic: bool = False,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Attention of checked arguments: out (Tq, H, D), lse float32 (H, Tq), dropout map uint8 (H, Tq, max_seqlen_k).
 
@@ -194,6 +197,7 @@ def varlen_forward(
         dropout_p=dropout_p,
         return_dropout_map=want_map,
         num_splits=num_splits if dropout_p == 0.0 else 1,  # dropout needs the keys in one part
+        deterministic=deterministic,
     )
     return out, lse, random_map
 

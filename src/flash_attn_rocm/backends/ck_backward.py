@@ -1,0 +1,83 @@
+"""Gradients with CK's backward kernels: whether an installed one covers a call, and the call."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from flash_attn_rocm.kernel_manifest import read_manifest
+
+# The kernels read 16 bytes at once, so that head dims are padded with zeros to a multiple of this.
+HDIM_STEP = 8
+_DTYPES = {torch.float16: "fp16", torch.bfloat16: "bf16"}
+
+
+@cache
+def _backward_kernels(path: Path) -> tuple[dict[str, Any], ...]:
+    return tuple(kernel for kernel in read_manifest(path)["kernels"] if kernel["op"] == "fmha_bwd")
+
+
+def covers(
+    manifest: Path,
+    *,
+    mode: str,
+    dtype: torch.dtype,
+    hdim: int,
+    masked: bool,
+    alibi: bool,
+    dropout: bool,
+    deterministic: bool,
+) -> bool:
+    """Whether the kernels of a kernels.json have one for such a call; CK has none with softcap."""
+    padded = -(-hdim // HDIM_STEP) * HDIM_STEP
+    return any(
+        kernel["mode"] == mode
+        and kernel["dtype"] == _DTYPES.get(dtype)
+        and (kernel["mask"] or not masked)
+        and kernel["bias"] == ("alibi" if alibi else "none")
+        and kernel["dropout"] == dropout
+        and (kernel["deterministic"] or not deterministic)
+        and (padded == kernel["hdim_q"] or (padded < kernel["hdim_q"] and kernel["padding"] == "full"))
+        for kernel in _backward_kernels(manifest)
+    )
+
+
+def _pad(tensor: Tensor) -> Tensor:
+    missing = -tensor.shape[-1] % HDIM_STEP
+    return F.pad(tensor, (0, missing)) if missing else tensor
+
+
+def gradients(
+    tensors: tuple[Tensor, Tensor, Tensor, Tensor, Tensor],
+    lse: Tensor,
+    sequences: tuple[Tensor, Tensor] | None,
+    alibi_slopes: Tensor | None,
+    rng_state: Tensor | None,
+    **options: Any,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """dq, dk, dv in the dtype of q, and softmax_d = sum(dout * out), float32, shaped like lse.
+
+    Args:
+        tensors: dout, q, k, v, out; (B, S, H, D), or (rows, H, D) with `sequences`.
+        lse: float32 (B, H, Sq) or (H, rows of q).
+        sequences: cu_seqlens_q and cu_seqlens_k.
+        alibi_slopes: float32 (H) or (B, H).
+        rng_state: int64 (2), of the forward call, where it had dropout.
+        options: of the op.
+    """
+    padded = tuple(_pad(tensor) for tensor in tensors)
+    if sequences is None:
+        op = torch.ops.flash_attn_rocm.bwd
+        *grads, softmax_d = op(*padded, lse, alibi_slopes, rng_state, **options)
+    else:
+        op = torch.ops.flash_attn_rocm.varlen_bwd
+        *grads, softmax_d = op(*padded, lse, *sequences, alibi_slopes, rng_state, **options)
+    hdim = tensors[1].shape[-1]
+    dq, dk, dv = (grad[..., :hdim] if grad.shape[-1] != hdim else grad for grad in grads)
+    # The kernels' own holds the probability that a weight is kept.
+    return dq, dk, dv, softmax_d / (1.0 - options["dropout_p"]) if options["dropout_p"] > 0.0 else softmax_d
