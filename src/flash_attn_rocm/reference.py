@@ -8,10 +8,14 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+# q, k and v, or what belongs to them.
+Tensors = tuple[Tensor, Tensor, Tensor]
 # |out - reference| may be this many times the error of the same computation in torch in the inputs' dtype, plus a
 # constant for cases where torch happens to be exact.
 ERROR_FACTOR = 2.0
 ERROR_FLOOR = 1e-5
+# The same for gradients, whose errors pass through more roundings; upstream's tests allow 10.
+GRADIENT_ERROR_FACTOR = 3.0
 # LSE is float32 in every backend; float32 sums of scores below 100 are good to about 1e-5.
 LSE_ALLOWED = 1e-4
 
@@ -69,11 +73,11 @@ def attention_in(
 ) -> tuple[Tensor, Tensor]:
     """Attention with every step in `dtype` on the CPU: out (B, Sq, H, D), lse (B, H, Sq) in dtype or float32.
 
-    Queries that see no key give out 0 and lse -inf.
+    Queries that see no key give out 0 and lse -inf. Torch can differentiate out.
     """
     seqlen_q, seqlen_k = q.shape[1], k.shape[1]
     groups = q.shape[2] // k.shape[2]
-    heads_first = [tensor.detach().cpu().to(dtype).transpose(1, 2) for tensor in (q, k, v)]
+    heads_first = [tensor.cpu().to(dtype).transpose(1, 2) for tensor in (q, k, v)]
     rows, keys, values = heads_first[0], *(t.repeat_interleave(groups, dim=1) for t in heads_first[1:])
     scores = torch.matmul(rows * scoring.softmax_scale, keys.transpose(-1, -2))
     if scoring.softcap > 0.0:
@@ -83,11 +87,14 @@ def attention_in(
         slopes = scoring.alibi_slopes.detach().cpu().double()
         slopes = slopes.reshape(-1, slopes.shape[-1], 1, 1)
         scores = scores - (slopes * distance).to(dtype)
-    scores = scores.masked_fill(~scoring.mask.keep(seqlen_q, seqlen_k), float("-inf"))
+    keep = scoring.mask.keep(seqlen_q, seqlen_k)
+    scores = scores.masked_fill(~keep, float("-inf"))
     if seqlen_k == 0:
         shape = (q.shape[0], q.shape[2], seqlen_q)
         return torch.zeros(q.shape, dtype=dtype), torch.full(shape, float("-inf"), dtype=dtype)
-    probabilities = torch.nan_to_num(torch.softmax(scores, dim=-1), nan=0.0)
+    # Rows without a key: softmax of zeros, times 0, where both softmax and its derivative would be NaN.
+    sees_any = keep.any(-1, keepdim=True)
+    probabilities = torch.softmax(scores.masked_fill(~sees_any, 0.0), dim=-1).masked_fill(~sees_any, 0.0)
     if dropped is not None:
         probabilities = probabilities * dropped.factors().to(dtype)
     lse = torch.logsumexp(scores if dtype == torch.float64 else scores.float(), dim=-1)
@@ -109,7 +116,7 @@ class Comparison:
         return self.error <= self.allowed and self.lse_error <= self.lse_allowed
 
 
-def _max_difference(a: Tensor, b: Tensor) -> float:
+def max_difference(a: Tensor, b: Tensor) -> float:
     """Largest |a - b|; equal infinities differ by 0, NaN or unequal infinities by infinity."""
     if a.numel() == 0:
         return 0.0
@@ -122,9 +129,9 @@ def compare_results(out: Tensor, lse: Tensor, exact: tuple[Tensor, Tensor], same
     """Compare a result with the float64 one; the allowed error comes from the same computation in the inputs' dtype."""
     exact_out, exact_lse = exact
     return Comparison(
-        error=_max_difference(out.detach().cpu(), exact_out),
-        allowed=ERROR_FACTOR * _max_difference(same_dtype, exact_out) + ERROR_FLOOR,
-        lse_error=_max_difference(lse.detach().cpu(), exact_lse),
+        error=max_difference(out.detach().cpu(), exact_out),
+        allowed=ERROR_FACTOR * max_difference(same_dtype, exact_out) + ERROR_FLOOR,
+        lse_error=max_difference(lse.detach().cpu(), exact_lse),
         lse_allowed=LSE_ALLOWED,
     )
 
@@ -133,6 +140,32 @@ def compare(
     out: Tensor, lse: Tensor, q: Tensor, k: Tensor, v: Tensor, scoring: Scoring, dropped: Dropped | None = None
 ) -> Comparison:
     """Compare the result of a call with sequences of one length."""
-    exact = attention_in(torch.float64, q, k, v, scoring, dropped)
-    same_dtype, _ = attention_in(q.dtype, q, k, v, scoring, dropped)
+    with torch.no_grad():
+        exact = attention_in(torch.float64, q, k, v, scoring, dropped)
+        same_dtype, _ = attention_in(q.dtype, q, k, v, scoring, dropped)
     return compare_results(out, lse, exact, same_dtype)
+
+
+def gradients_in(
+    dtype: torch.dtype, tensors: Tensors, dout: Tensor, scoring: Scoring, dropped: Dropped | None = None
+) -> Tensors:
+    """dq, dk and dv of attention_in for q, k and v by torch's autograd, every step in `dtype`."""
+    q, k, v = (tensor.detach().cpu().to(dtype).requires_grad_() for tensor in tensors)
+    out, _ = attention_in(dtype, q, k, v, scoring, dropped)
+    if not out.requires_grad:  # no keys
+        return torch.zeros_like(q), torch.zeros_like(k), torch.zeros_like(v)
+    dq, dk, dv = torch.autograd.grad(out, (q, k, v), dout.cpu().to(dtype))
+    return dq, dk, dv
+
+
+def compare_gradients(
+    got: Tensors, tensors: Tensors, dout: Tensor, scoring: Scoring, dropped: Dropped | None = None
+) -> tuple[float, float]:
+    """The error of dq, dk or dv, whichever comes nearest to what it may be, and what it may be."""
+    exact = gradients_in(torch.float64, tensors, dout, scoring, dropped)
+    same_dtype = gradients_in(tensors[0].dtype, tensors, dout, scoring, dropped)
+    pairs = [
+        (max_difference(ours.cpu(), right), GRADIENT_ERROR_FACTOR * max_difference(theirs, right) + ERROR_FLOOR)
+        for ours, right, theirs in zip(got, exact, same_dtype, strict=True)
+    ]
+    return max(pairs, key=lambda pair: pair[0] / pair[1])

@@ -17,6 +17,8 @@ import torch
 
 from tests.conftest import BUILD_FIRST, EMULATED_GPU, ENVIRONMENT
 from tests.kernels.feature_reference import Features
+from tests.kernels.test_backward import make, run_varlen_backward
+from tests.kernels.test_backward import run_batch as run_batch_backward
 from tests.kernels.test_features import load_ops, normal, run_batch, run_varlen
 from tests.kernels.test_kvcache import Case, run
 
@@ -98,11 +100,32 @@ def call_cache(kernel: Kernel, device: str) -> None:
     run(device, Case(hdim=40, dtype=DTYPES[kernel["dtype"]], new=2, seqlen_q=2, features=Features(causal=True)))
 
 
+def call_backward(kernel: Kernel, device: str) -> None:
+    """A problem that only this backward kernel should get; several query heads for a key head."""
+    hdim = kernel["hdim_q"] - 8 * (kernel["padding"] == "full")
+    features, slopes = features_of(kernel)
+    dtype = DTYPES[kernel["dtype"]]
+    if kernel["mode"] == "group":
+        run_varlen_backward(device, [(70, 90), (0, 3), (3, 4)], features, hdim=hdim, dtype=dtype)
+        return
+    tensors = make(1, (2 * kernel["tile_m"] + 1, 2 * kernel["tile_n"] - 1), (2, 1), hdim, dtype)
+    run_batch_backward(device, tensors, features, slopes=slopes, deterministic=kernel["deterministic"])
+
+
+def call_any_backward(kernel: Kernel, device: str) -> None:
+    """Any backward of grouped queries."""
+    run_batch_backward(device, make(1, (40, 50), (2, 1), 64, DTYPES[kernel["dtype"]]), Features())
+
+
 CALLS = {
     "fmha_fwd": call_forward,
     "fmha_fwd_splitkv": call_split,
     "split_combine": call_cache,
     "kv_prepare": call_cache,
+    "fmha_bwd": call_backward,
+    "bwd_dot": call_any_backward,
+    "bwd_sum_keys": call_any_backward,
+    "bwd_sum_heads": call_any_backward,
 }
 
 

@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from flash_attn_rocm.reference import LSE_ALLOWED, Mask, Scoring, attention_in, compare
+from flash_attn_rocm.reference import LSE_ALLOWED, Mask, Scoring, attention_in, compare, gradients_in
 
 
 @pytest.mark.parametrize(
@@ -43,6 +43,26 @@ def test_queries_without_keys_give_zero_and_minus_infinity(seqlen_k: int) -> Non
     out, lse = attention_in(torch.float64, q, k, k, Scoring(1.0, Mask(right=0)))
     assert (out[:, : 3 - seqlen_k] == 0).all()
     assert torch.isneginf(lse[:, :, : 3 - seqlen_k]).all()
+
+
+def test_gradients_by_hand() -> None:
+    """Weights P of 1/4 and 3/4, output 7: dV is P, and the scores' gradients are P * (v - 7)."""
+    q = torch.tensor([1.0]).reshape(1, 1, 1, 1)
+    k = torch.tensor([0.0, math.log(3.0)]).reshape(1, 2, 1, 1)
+    v = torch.tensor([4.0, 8.0]).reshape(1, 2, 1, 1)
+    dq, dk, dv = gradients_in(torch.float64, (q, k, v), torch.ones(1, 1, 1, 1), Scoring(1.0))
+    assert dq.item() == pytest.approx(0.75 * math.log(3.0), abs=1e-6)
+    assert dk.flatten().tolist() == pytest.approx([-0.75, 0.75], abs=1e-6)
+    assert dv.flatten().tolist() == pytest.approx([0.25, 0.75], abs=1e-6)
+
+
+@pytest.mark.parametrize("seqlen_k", [0, 2])
+def test_queries_without_keys_have_no_gradient(seqlen_k: int) -> None:
+    q, k = torch.ones(1, 3, 2, 8), torch.ones(1, seqlen_k, 2, 8)
+    dq, dk, dv = gradients_in(torch.float64, (q, k, k), q, Scoring(1.0, Mask(right=0)))
+    assert (dq[:, : 3 - seqlen_k] == 0).all()
+    assert dk.shape == dv.shape == k.shape
+    assert all(grad.isfinite().all() for grad in (dq, dk, dv))
 
 
 def _inputs() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:

@@ -82,6 +82,30 @@ def test_each_kernel_with_features_has_a_call_of_its_own() -> None:
     assert len({case.name for case in cases}) == len(cases)
 
 
+def test_each_backward_kernel_has_gradients_of_its_own() -> None:
+    base = PLAIN | {
+        "op": "fmha_bwd",
+        "dtype": "bf16",
+        "hdim_q": 128,
+        "tile_m": 32,
+        "tile_n": 64,
+        "deterministic": False,
+    }
+    changes: list[tuple[dict[str, Any], dict[str, Any]]] = [
+        ({"deterministic": True}, {"head_dim": 128, "mode": "batch", "causal": False, "deterministic": True}),
+        ({"mode": "group", "mask": True, "padding": "full"}, {"mode": "group", "causal": True, "head_dim": 120}),
+        ({"bias": "alibi", "dropout": True}, {"alibi": True, "dropout_p": 0.25, "deterministic": False}),
+    ]
+    cases = plan_cases([base | change for change, _ in changes])
+    assert len(cases) == len(changes)
+    for case, (_, wanted) in zip(cases, changes, strict=True):
+        assert {name: getattr(case, name) for name in wanted} == wanted
+        assert case.backward
+        assert not case.plain
+        assert case.heads > case.heads_k  # so that the heads' sum runs
+    assert len({case.name for case in cases}) == len(cases)
+
+
 def test_kernels_of_our_own_need_no_case_of_their_own() -> None:
     row = PLAIN | {"op": "split_combine", "dtype": "bf16", "hdim_q": 256, "tile_m": 4, "tile_n": 1}
     plain = rows((64,))

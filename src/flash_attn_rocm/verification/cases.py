@@ -1,4 +1,4 @@
-"""The grid of `flash-attn-rocm verify`: attention calls that together execute every installed forward kernel."""
+"""The grid of `flash-attn-rocm verify`: attention calls that together execute every installed kernel."""
 
 from __future__ import annotations
 
@@ -34,11 +34,13 @@ class Case:
     dropout_p: float = 0.0
     page: int = 0  # rows of a page of the cache; 0: in one piece
     num_splits: int = 0
+    backward: bool = False  # the gradients of the call
+    deterministic: bool = False
 
     @property
     def plain(self) -> bool:
         """Whether flash_attn_func alone makes this call."""
-        return self.mode == "batch" and not (self.alibi or self.softcap or self.dropout_p)
+        return self.mode == "batch" and not (self.alibi or self.softcap or self.dropout_p or self.backward)
 
     @property
     def name(self) -> str:
@@ -56,6 +58,8 @@ class Case:
         parts += ["alibi"] if self.alibi else []
         parts += [f"softcap({self.softcap:g})"] if self.softcap else []
         parts += [f"dropout({self.dropout_p:g})"] if self.dropout_p else []
+        parts += ["backward"] if self.backward else []
+        parts += ["deterministic"] if self.deterministic else []
         return " ".join(parts)
 
 
@@ -110,8 +114,26 @@ def _feature_case(kernel: Mapping[str, Any]) -> Case:
     )
 
 
+def _backward_case(kernel: Mapping[str, Any]) -> Case:
+    """A call whose gradients the rules of dispatch take from this kernel; two query heads share a key head."""
+    return Case(
+        kernel["dtype"],
+        kernel["hdim_q"] - 8 * (kernel["padding"] == "full"),  # gradients are computed in steps of 8
+        2 * kernel["tile_m"] + 9,
+        2 * kernel["tile_n"] + 9,
+        heads=4,
+        heads_k=2,
+        causal=kernel["mask"],
+        mode=kernel["mode"],
+        alibi=kernel["bias"] == "alibi",
+        dropout_p=0.25 if kernel["dropout"] else 0.0,
+        backward=True,
+        deterministic=kernel["deterministic"],
+    )
+
+
 def plan_cases(kernels: Iterable[Mapping[str, Any]]) -> list[Case]:
-    """Cases for the forward kernels of a kernels.json; a default grid where there are none."""
+    """Cases for the kernels of a kernels.json; a default grid where there are none."""
     kernels = list(kernels)
     rows = [kernel for kernel in kernels if _is_plain(kernel)]
     tiles: dict[tuple[str, int], tuple[int, int]] = {}
@@ -132,4 +154,5 @@ def plan_cases(kernels: Iterable[Mapping[str, Any]]) -> list[Case]:
             if smaller < padded < head_dim:
                 cases += _padded_cases(dtype, padded)
     attention = ("fmha_fwd", "fmha_fwd_splitkv")
-    return cases + [_feature_case(row) for row in kernels if row["op"] in attention and not _is_plain(row)]
+    cases += [_feature_case(row) for row in kernels if row["op"] in attention and not _is_plain(row)]
+    return cases + [_backward_case(row) for row in kernels if row["op"] == "fmha_bwd"]

@@ -29,9 +29,14 @@ class Sequence:
     random_map: Tensor | None  # (nheads, seqlen_q, seqlen_k)
 
 
-def _compare_one(sequence: Sequence, case: Case) -> reference.Comparison:
+def scoring_of(case: Case, slopes: Tensor | None) -> reference.Scoring:
+    """What the case does to q k^T."""
     mask = reference.Mask(case.window[0], 0 if case.causal else case.window[1])
-    scoring = reference.Scoring(case.head_dim**-0.5, mask, case.softcap, sequence.slopes)
+    return reference.Scoring(case.head_dim**-0.5, mask, case.softcap, slopes)
+
+
+def _compare_one(sequence: Sequence, case: Case) -> reference.Comparison:
+    scoring = scoring_of(case, sequence.slopes)
     dropped = None if sequence.random_map is None else reference.Dropped(case.dropout_p, sequence.random_map[None])
     q, k, v = (tensor[None] for tensor in (sequence.q, sequence.k, sequence.v))
     return reference.compare(sequence.out[None], sequence.lse[None], q, k, v, scoring, dropped)
@@ -44,11 +49,13 @@ def compare(sequences: list[Sequence], case: Case) -> reference.Comparison:
     return replace(worst, lse_error=max(result.lse_error for result in results))
 
 
-def _normal(case: Case, *shape: int) -> Tensor:
+def normal(case: Case, *shape: int) -> Tensor:
+    """Random numbers in the case's dtype, on the CPU."""
     return torch.randn(shape).to(TORCH_DTYPES[case.dtype])
 
 
-def _arguments(case: Case) -> dict[str, Any]:
+def arguments_of(case: Case) -> dict[str, Any]:
+    """The keyword arguments that the ops of all modes share."""
     return {
         "softmax_scale": case.head_dim**-0.5,
         "window_left": case.window[0],
@@ -57,23 +64,25 @@ def _arguments(case: Case) -> dict[str, Any]:
     }
 
 
-def _slopes(case: Case) -> Tensor | None:
+def slopes_of(case: Case) -> Tensor | None:
+    """ALiBi slopes (nheads,)."""
     return torch.rand(case.heads) / 4 if case.alibi else None
 
 
-def _on(device: torch.device, tensor: Tensor | None) -> Tensor | None:
+def on_device(device: torch.device, tensor: Tensor | None) -> Tensor | None:
+    """The optional tensor there."""
     return None if tensor is None else tensor.to(device)
 
 
 def _run_batch(case: Case, device: torch.device) -> Iterator[Sequence]:
-    q = _normal(case, case.batch, case.seqlen_q, case.heads, case.head_dim)
-    k, v = (_normal(case, case.batch, case.seqlen_k, case.heads_k, case.head_dim) for _ in range(2))
-    slopes = _slopes(case)
+    q = normal(case, case.batch, case.seqlen_q, case.heads, case.head_dim)
+    k, v = (normal(case, case.batch, case.seqlen_k, case.heads_k, case.head_dim) for _ in range(2))
+    slopes = slopes_of(case)
     out, lse, random = torch.ops.flash_attn_rocm.fwd(
         *(tensor.to(device) for tensor in (q, k, v)),
-        _on(device, slopes),
+        on_device(device, slopes),
         torch.tensor([1, 2], device=device),
-        **_arguments(case),
+        **arguments_of(case),
         dropout_p=case.dropout_p,
         return_dropout_map=True,
     )
@@ -81,23 +90,31 @@ def _run_batch(case: Case, device: torch.device) -> Iterator[Sequence]:
         yield Sequence(q[b], k[b], v[b], out[b].cpu(), lse[b].cpu(), slopes, random[b] if case.dropout_p else None)
 
 
-def _starts(lengths: tuple[int, ...]) -> Tensor:
+def lengths_of(case: Case) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """How many queries and keys each sequence of a batch or group has."""
+    if case.mode == "batch":
+        return (case.seqlen_q,) * case.batch, (case.seqlen_k,) * case.batch
+    return (case.seqlen_q, 0, case.seqlen_q // 2), (case.seqlen_k, 3, case.seqlen_k // 3)
+
+
+def starts_of(lengths: tuple[int, ...]) -> Tensor:
+    """Where each sequence begins, and where the last one ends: cu_seqlens."""
     return torch.tensor([sum(lengths[:i]) for i in range(len(lengths) + 1)], dtype=torch.int32)
 
 
 def _run_group(case: Case, device: torch.device) -> Iterator[Sequence]:
-    lengths_q, lengths_k = (case.seqlen_q, 0, case.seqlen_q // 2), (case.seqlen_k, 3, case.seqlen_k // 3)
-    starts_q, starts_k = _starts(lengths_q), _starts(lengths_k)
-    q = _normal(case, sum(lengths_q), case.heads, case.head_dim)
-    k, v = (_normal(case, sum(lengths_k), case.heads_k, case.head_dim) for _ in range(2))
-    slopes = _slopes(case)
+    lengths_q, lengths_k = lengths_of(case)
+    starts_q, starts_k = starts_of(lengths_q), starts_of(lengths_k)
+    q = normal(case, sum(lengths_q), case.heads, case.head_dim)
+    k, v = (normal(case, sum(lengths_k), case.heads_k, case.head_dim) for _ in range(2))
+    slopes = slopes_of(case)
     out, lse, random = torch.ops.flash_attn_rocm.varlen_fwd(
         *(tensor.to(device) for tensor in (q, k, v, starts_q, starts_k)),
         None,
         None,
-        _on(device, slopes),
+        on_device(device, slopes),
         torch.tensor([1, 2], device=device),
-        **_arguments(case),
+        **arguments_of(case),
         max_seqlen_q=max(lengths_q),
         max_seqlen_k=max(lengths_k),
         dropout_p=case.dropout_p,
@@ -115,23 +132,23 @@ def _run_cache(case: Case, device: torch.device) -> Iterator[Sequence]:
     pages = -(-case.seqlen_k // page)
     lengths = (case.seqlen_k - _APPENDED, 1)
     table = torch.randperm(2 * pages).reshape(2, pages).to(torch.int32) if case.page else None
-    q = _normal(case, 2, case.seqlen_q, case.heads, case.head_dim)
-    stores = [_normal(case, 2 * pages, page, case.heads_k, case.head_dim) for _ in range(2)]
-    new = [_normal(case, 2, _APPENDED, case.heads_k, case.head_dim) for _ in range(2)]
-    slopes = _slopes(case)
-    on_device = [store.to(device, copy=True) for store in stores]
+    q = normal(case, 2, case.seqlen_q, case.heads, case.head_dim)
+    stores = [normal(case, 2 * pages, page, case.heads_k, case.head_dim) for _ in range(2)]
+    new = [normal(case, 2, _APPENDED, case.heads_k, case.head_dim) for _ in range(2)]
+    slopes = slopes_of(case)
+    on_gpu = [store.to(device, copy=True) for store in stores]
     out, lse = torch.ops.flash_attn_rocm.kvcache_fwd(
         q.to(device),
-        *on_device,
+        *on_gpu,
         *(tensor.to(device) for tensor in new),
         None,
         None,
         torch.tensor(lengths, dtype=torch.int32, device=device),
         None,
         None,
-        _on(device, table),
-        _on(device, slopes),
-        **_arguments(case),
+        on_device(device, table),
+        on_device(device, slopes),
+        **arguments_of(case),
         num_splits=case.num_splits,
     )
     for b, length in enumerate(lengths):

@@ -18,7 +18,7 @@ import torch
 import flash_attn_rocm
 from flash_attn_rocm import ops, reference
 from flash_attn_rocm.backends import choice_for
-from flash_attn_rocm.verification import features, profile
+from flash_attn_rocm.verification import features, gradients, profile
 from flash_attn_rocm.verification.cases import Case
 
 
@@ -69,7 +69,7 @@ def run_case(case: Case, device_name: str) -> Result:
     backend = choice_for(device.type, device.index).backend
     if not case.plain:
         start = time.perf_counter()
-        comparison = features.run(case, device)
+        comparison = (gradients if case.backward else features).run(case, device)
         return _result(case, comparison, backend, time.perf_counter() - start)
     q, k, v = make_inputs(case, device)
     start = time.perf_counter()
