@@ -55,6 +55,8 @@ def render_variants() -> str:
             _yaml_list("gfx", [arch.gfx for arch in archs]),
             _yaml_list("amdgpu_arch", [arch.amdgpu_arch for arch in archs]),
             "zip_keys:\n  - [gfx, amdgpu_arch]\n",
+            "# All of them, for the solver to name where none fits.\n",
+            _yaml_list("amdgpu_archs", ["|".join(f"=={arch.amdgpu_arch}" for arch in archs)]),
             _SETTINGS,
         ]
     )

@@ -13,6 +13,8 @@ import pytest
 from conda_package_handling import api
 from elftools.elf.elffile import ELFFile
 
+from flash_attn_rocm.archs import packaged_archs
+
 ROOT = Path(__file__).resolve().parents[2]
 EM_AMDGPU = "EM_AMDGPU"
 LIMIT_BYTES = 5_000_000  # main package and one GPU's kernels of a small profile together
@@ -128,7 +130,8 @@ def test_selector_has_no_files_and_is_constrained_to_its_gpu(opened: dict[str, O
     gfx = index["build"].split("_")[0]
     table = tomllib.loads((ROOT / "src" / "flash_attn_rocm" / "archs" / f"{gfx}.toml").read_text(encoding="utf-8"))
     assert one.files == []
-    assert index["constrains"] == [f"__amdgpu_arch =={table['amdgpu_arch']}"]
+    assert index["constrains"][0] == f"__amdgpu_arch =={table['amdgpu_arch']}"
+    assert all(f"=={arch.amdgpu_arch}" in index["constrains"][1] for arch in packaged_archs().values())
     assert index["depends"] == [f"flash-attn-rocm-kernels-{gfx} =={index['version']}"]
 
 

@@ -48,7 +48,9 @@ def test_selector_is_constrained_and_not_required(outputs: list[Output]) -> None
         selectors = [output for output in outputs if output.name == "flash-attn-rocm-kernels"]
         (selector,) = [output for output in selectors if output.build_string.startswith(f"{gfx}_")]
         requirements = selector.rendered.recipe.to_dict()["requirements"]
-        assert requirements["run_constraints"] == [f"__amdgpu_arch =={load_arch(gfx).amdgpu_arch}"]
+        every = "|".join(f"=={arch.amdgpu_arch}" for arch in packaged_archs().values())
+        own = f"__amdgpu_arch =={load_arch(gfx).amdgpu_arch}"
+        assert requirements["run_constraints"] == [own, f"__amdgpu_arch {every}"]
         assert requirements["run"] == [f"flash-attn-rocm-kernels-{gfx} =={selector.version}"]
 
 

@@ -1,26 +1,39 @@
-"""Which kernels a solver chooses: the recipe's own metadata, with an invented second GPU, in empty packages."""
+"""Which kernels a solver chooses: the recipe's own metadata for every GPU that has a table, in empty packages."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
 import rattler_build
 
+from flash_attn_rocm.archs import load_archs
 from scripts.buildlib.conda_calls import CondaError, index_channel, solve
 from scripts.buildlib.packages import VARIANTS, Output, needed_names, render_outputs
 
-GFX1201 = {"CONDA_OVERRIDE_AMDGPU": "0", "CONDA_OVERRIDE_AMDGPU_ARCH": "12.0.1"}
-INVENTED = {"CONDA_OVERRIDE_AMDGPU": "0", "CONDA_OVERRIDE_AMDGPU_ARCH": "99.9.9"}
-UNSUPPORTED = {"CONDA_OVERRIDE_AMDGPU": "0", "CONDA_OVERRIDE_AMDGPU_ARCH": "9.0.6"}
+AMDGPU_ARCHS = {gfx: arch.amdgpu_arch for gfx, arch in load_archs().items()}
 FLASH_ATTN_VERSIONS = ("0.0.1", "1.0.0rc1", "2.8.3", "2.8.3.post2", "99")
 NO_GPU = {"CONDA_OVERRIDE_AMDGPU": "", "CONDA_OVERRIDE_AMDGPU_ARCH": ""}
 
 
-def _choice(gfx: str, amdgpu_arch: str) -> dict[str, str]:
+def _gpu(amdgpu_arch: str) -> dict[str, str]:
+    """Variables that make a solver see this GPU, whatever is in the machine."""
+    return {"CONDA_OVERRIDE_AMDGPU": "0", "CONDA_OVERRIDE_AMDGPU_ARCH": amdgpu_arch}
+
+
+GFX1201 = _gpu("12.0.1")
+UNSUPPORTED = _gpu("9.0.6")
+
+
+def _choices() -> list[dict[str, str]]:
+    """One combination of recipe/variants.yaml per GPU, those that are not packaged yet included."""
     settings = rattler_build.VariantConfig.from_file(VARIANTS).combinations()[0]
-    return {**settings, "gfx": gfx, "amdgpu_arch": amdgpu_arch}
+    every = "|".join(f"=={number}" for number in AMDGPU_ARCHS.values())
+    return [
+        {**settings, "gfx": gfx, "amdgpu_arch": number, "amdgpu_archs": every} for gfx, number in AMDGPU_ARCHS.items()
+    ]
 
 
 def _assemble(folder: Path, outputs: Iterable[Output]) -> None:
@@ -44,7 +57,7 @@ def channel(tmp_path_factory: pytest.TempPathFactory) -> str:
     folder = tmp_path_factory.mktemp("channel")
     (folder / "empty").mkdir()
     (folder / "empty" / "file").write_text("", encoding="utf-8")
-    outputs = render_outputs([_choice("gfx1201", "12.0.1"), _choice("gfx9999", "99.9.9")])
+    outputs = render_outputs(_choices())
     _assemble(folder, outputs)
     for name in needed_names(outputs):
         rattler_build.assemble_package(name, "99", "linux-64", "0", folder / "linux-64", files_dir=folder / "empty")
@@ -61,32 +74,45 @@ def _kernels(channel: str, environment: dict[str, str], *specs: str) -> set[str]
     return {row["name"].removeprefix("flash-attn-rocm-kernels-") for row in chosen if "-kernels-" in row["name"]}
 
 
-@pytest.mark.parametrize(("gpu", "gfx"), [(GFX1201, "gfx1201"), (INVENTED, "gfx9999")])
-def test_the_gpu_in_the_machine_gets_its_kernels(channel: str, gpu: dict[str, str], gfx: str) -> None:
-    assert _kernels(channel, gpu) == {gfx}
+def test_the_tables_are_those_of_the_thirteen_gpus() -> None:
+    """What rattler and conda detect: major, minor and stepping, as the HIP runtime counts them."""
+    numbers = "9.0.10 9.4.2 9.5.0 11.0.0 11.0.1 11.0.2 11.0.3 11.5.0 11.5.1 11.5.2 11.5.3 12.0.0 12.0.1"
+    assert set(AMDGPU_ARCHS.values()) == set(numbers.split())
+
+
+@pytest.mark.parametrize("gfx", AMDGPU_ARCHS)
+def test_the_gpu_in_the_machine_gets_its_kernels(channel: str, gfx: str) -> None:
+    assert _kernels(channel, _gpu(AMDGPU_ARCHS[gfx])) == {gfx}
+
+
+@pytest.mark.parametrize("gfx", ["gfx942", "gfx1100", "gfx1200"])
+def test_kernels_are_chosen_by_hand_through_the_build_string(channel: str, gfx: str) -> None:
+    assert _kernels(channel, NO_GPU, f"flash-attn-rocm-kernels=*={gfx}*") == {gfx}
 
 
 def test_a_machine_without_a_gpu_can_install(channel: str) -> None:
     assert len(_kernels(channel, NO_GPU)) == 1
 
 
-def test_kernels_are_chosen_by_hand_through_the_build_string(channel: str) -> None:
-    for gfx in ("gfx1201", "gfx9999"):
-        assert _kernels(channel, NO_GPU, f"flash-attn-rocm-kernels=*={gfx}*") == {gfx}
-
-
 def test_kernels_of_several_gpus_are_installed_side_by_side(channel: str) -> None:
-    assert _kernels(channel, GFX1201, "flash-attn-rocm-kernels-gfx9999") == {"gfx1201", "gfx9999"}
+    """Two different cards in one machine: the virtual package names the larger one."""
+    assert _kernels(channel, GFX1201, "flash-attn-rocm-kernels-gfx942") == {"gfx1201", "gfx942"}
+    every = [f"flash-attn-rocm-kernels-{gfx}" for gfx in AMDGPU_ARCHS]
+    assert _kernels(channel, NO_GPU, *every) == set(AMDGPU_ARCHS)
 
 
-def test_an_unsupported_gpu_is_a_conflict_that_names_it(channel: str) -> None:
-    with pytest.raises(CondaError, match="__amdgpu_arch"):
+def test_an_unsupported_gpu_is_a_conflict_that_names_it_and_what_exists(channel: str) -> None:
+    with pytest.raises(CondaError) as raised:
         _kernels(channel, UNSUPPORTED)
+    text = str(raised.value)
+    assert "__amdgpu_arch 9.0.6" in text
+    (constraint,) = [line for line in text.splitlines() if "__amdgpu_arch ==" in line]
+    assert set(re.findall(r"==([\d.]+)", constraint)) == set(AMDGPU_ARCHS.values())
 
 
 def test_kernels_for_another_gpu_than_the_machine_has_conflict(channel: str) -> None:
-    with pytest.raises(CondaError, match="__amdgpu_arch"):
-        _kernels(channel, GFX1201, "flash-attn-rocm-kernels=*=gfx9999*")
+    with pytest.raises(CondaError, match=r"gfx942(.|\n)*__amdgpu_arch ==9\.4\.2"):
+        _kernels(channel, GFX1201, "flash-attn-rocm-kernels=*=gfx942*")
 
 
 def test_windows_chooses_the_same_kernels(channel: str) -> None:
