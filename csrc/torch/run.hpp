@@ -9,7 +9,8 @@
 
 namespace flash_attn_rocm {
 
-// The device that kernels for these tensors run on; 0 for CPU tensors (the first emulated GPU).
+// The device that kernels for these tensors run on; for CPU tensors the emulated
+// runtime's current device.
 int device_of(const Tensor& q);
 
 // Calls `launch` with device and stream. `used` are all tensors whose memory the kernels may touch.

@@ -56,9 +56,9 @@ int hipGetDeviceCount(int* count)
     return 0;
 }
 
-int hipSetDevice(int device)
+int hipGetDevice(int* device)
 {
-    (void)device;
+    *device = 0;
     return 0;
 }
 

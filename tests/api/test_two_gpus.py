@@ -1,0 +1,82 @@
+"""Two different cards in one machine: each runs the kernels that were compiled for it, also at the same time."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from tests.api.fake_runtime import SRC
+
+GPUS = ("gfx1201", "gfx1200")  # not in the order of their names, so that no list of kernels is right by chance
+
+# CPU tensors run on the emulated runtime's current device, which is the calling thread's own.
+PROGRAM = """
+import ctypes, json, threading
+import torch
+from flash_attn_rocm import flash_attn_func, ops, paths
+from flash_attn_rocm.reference import Mask, Scoring, compare
+hip = ctypes.CDLL(str(paths.hip_library_path()))
+torch.manual_seed(0)
+q, k, v = (torch.randn(1, 70, heads, 64, dtype=torch.bfloat16) for heads in (4, 2, 2))
+passed, counts = {}, {}
+
+def attend(name, device):
+    assert hip.hipSetDevice(device) == 0
+    out, lse, _ = flash_attn_func(q, k, v, causal=True, return_attn_probs=True)
+    passed[name] = compare(out, lse, q, k, v, Scoring(64**-0.5, Mask(right=0))).passed
+
+def launched():
+    return json.loads(ops.read_json("fa_rocm_launch_counts"))
+
+for name, device in (("first", 0), ("second", 1), ("first again", 0)):
+    attend(name, device)
+    counts[name] = launched()
+threads = [threading.Thread(target=attend, args=(f"thread {i}", i % 2)) for i in range(4)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+counts["threads"] = launched()
+devices = json.loads(ops.read_json("fa_rocm_describe"))["devices"]
+print(json.dumps({"passed": passed, "counts": counts, "devices": devices}))
+"""
+
+
+@pytest.fixture(scope="module")
+def answer() -> dict[str, Any]:
+    variables = os.environ | {"PYTHONPATH": str(SRC), "FLASH_ATTN_ROCM_EMULATE": ",".join(GPUS)}
+    variables.pop("FLASH_ATTN_ROCM_BACKEND", None)
+    done = subprocess.run([sys.executable, "-c", PROGRAM], env=variables, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def _launches_by_gpu(counts: dict[str, int]) -> tuple[int, ...]:
+    return tuple(sum(number for name, number in counts.items() if f"_{gpu}_" in name) for gpu in GPUS)
+
+
+def test_each_device_launches_only_kernels_of_its_own(answer: dict[str, Any]) -> None:
+    counts = answer["counts"]
+    assert [_launches_by_gpu(counts[name]) for name in ("first", "second", "first again", "threads")] == [
+        (1, 0),
+        (1, 1),
+        (2, 1),
+        (4, 3),
+    ]
+
+
+def test_both_devices_are_right(answer: dict[str, Any]) -> None:
+    assert len(answer["passed"]) == 7
+    assert all(answer["passed"].values())
+
+
+def test_both_devices_are_described_with_their_kernels(answer: dict[str, Any]) -> None:
+    devices = answer["devices"]
+    assert [device["gfx"] for device in devices] == list(GPUS)
+    assert all(f"/{device['gfx']}/kernels.json" in device["kernels"] for device in devices)
