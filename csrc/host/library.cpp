@@ -2,11 +2,51 @@
 #include "library.hpp"
 
 #include <algorithm>
+#include <cstdlib>
+#include <set>
 #include <utility>
 
 #include "error.hpp"
 
 namespace flash_attn_rocm {
+namespace {
+
+// "gfx1200, gfx942", or "no GPU".
+std::string installed_gpus(const std::vector<std::filesystem::path>& directories)
+{
+    std::set<std::string> names;
+    for(const std::filesystem::path& directory : directories)
+    {
+        std::error_code error;
+        for(const auto& entry : std::filesystem::directory_iterator(directory, error))
+        {
+            if(std::filesystem::exists(entry.path() / "kernels.json", error))
+            {
+                names.insert(entry.path().filename().string());
+            }
+        }
+    }
+    std::string text;
+    for(const std::string& name : names)
+    {
+        text += concat(text.empty() ? "" : ", ", name);
+    }
+    return text.empty() ? "no GPU" : text;
+}
+
+// ROCm then reports that GPU in place of the machine's own.
+std::string override_note()
+{
+    const char* value = std::getenv("HSA_OVERRIDE_GFX_VERSION");
+    if(value == nullptr || *value == '\0')
+    {
+        return "";
+    }
+    return concat("HSA_OVERRIDE_GFX_VERSION=", value, " makes every GPU pose as another: unset it, and install the "
+                  "kernels of the card itself, which `flash-attn-rocm info` names. ");
+}
+
+} // namespace
 
 Library& Library::instance()
 {
@@ -100,7 +140,7 @@ const Manifest& Library::find_manifest(const std::string& gfx)
         return *loaded_.emplace(path, std::move(loaded)).first->second;
     }
     fail("no kernels for GPU ", gfx, " are installed (searched: ", searched.empty() ? "nowhere" : searched,
-         "). If this version has kernels for it, they are in the package flash-attn-rocm-kernels-", gfx,
+         "; installed: kernels for ", installed_gpus(kernel_paths_), "). ", override_note(), "If this version has kernels for it, they are in the package flash-attn-rocm-kernels-", gfx,
          ". Or set FLASH_ATTN_ROCM_BACKEND=sdpa to run on torch's own attention.");
 }
 

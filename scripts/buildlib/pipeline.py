@@ -19,6 +19,7 @@ from ck.golden import fetch_golden
 from ck.source import CkSource, choose_source, hash_tree
 from ck.wheel import load_pin
 from flash_attn_rocm.archs import Arch, load_archs
+from flash_attn_rocm.gpu_identity import driver_gpus
 from scripts.buildlib import channel as local_channel
 from scripts.buildlib import packages as conda_packages
 from scripts.buildlib.cache_root import cache_root
@@ -26,7 +27,7 @@ from scripts.buildlib.errors import BuildError
 from scripts.buildlib.evidence import GPUS, PROFILE, keep_evidence
 from scripts.buildlib.install import install_packages
 from scripts.buildlib.kernels import KernelRequest, build_kernels
-from scripts.buildlib.request import choose_archs, choose_hdims, choose_max_jobs, native_gpus
+from scripts.buildlib.request import choose_archs, choose_hdims, choose_max_jobs
 from scripts.buildlib.sources import hash_all_sources, write_record
 from scripts.buildlib.toolchain import Toolchain, find_toolchain
 from scripts.buildlib.verify_installed import run_verify, torch_has_hip
@@ -186,7 +187,7 @@ def specs_to_install(outputs: Sequence[conda_packages.Output], chosen: Arch) -> 
 
 def install_environment(work: Pipeline) -> None:
     """Stage: build/env."""
-    native = native_gpus()
+    native = driver_gpus()
     # Built for another GPU than the machine's: the solver is told of that one, since it is about to be emulated.
     chosen = next((arch for arch in work.archs if arch.gfx in native), work.archs[0])
     with work.stage("install") as report:
@@ -205,7 +206,7 @@ def install_environment(work: Pipeline) -> None:
 
 def verify_environment(work: Pipeline) -> None:
     """Stage: the installed program on every emulated GPU, and on the machine's own where its torch can use that."""
-    native = [arch.gfx for arch in work.archs if arch.gfx in native_gpus()]
+    native = [arch.gfx for arch in work.archs if arch.gfx in driver_gpus()]
     reports = ROOT / "build" / "verify"
     for arch in work.archs:
         with work.stage(f"verify {arch.gfx}") as report:

@@ -8,24 +8,13 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from flash_attn_rocm.archs import Arch, packaged_archs
+from flash_attn_rocm.gpu_identity import KFD_NODES, driver_gpus
 from scripts.buildlib.errors import BadRequestError
-
-KFD_NODES = Path("/sys/class/kfd/kfd/topology/nodes")
 
 
 def split_list(text: str) -> list[str]:
     """Items of a list separated by ';', ',' or spaces."""
     return [item for item in re.split(r"[;,\s]+", text) if item]
-
-
-def native_gpus(nodes: Path = KFD_NODES) -> list[str]:
-    """gfx names of the GPUs in this machine, from the kernel driver's gfx_target_version (major, minor, stepping)."""
-    found = []
-    for properties in sorted(nodes.glob("*/properties")):
-        number = re.search(r"^gfx_target_version (\d+)$", properties.read_text(encoding="utf-8"), flags=re.MULTILINE)
-        if number and (version := int(number.group(1))):
-            found.append(f"gfx{version // 10000}{version // 100 % 100:x}{version % 100:x}")
-    return list(dict.fromkeys(found))
 
 
 def choose_archs(option: str | None, env: Mapping[str, str] = os.environ, nodes: Path = KFD_NODES) -> tuple[Arch, ...]:
@@ -38,7 +27,7 @@ def choose_archs(option: str | None, env: Mapping[str, str] = os.environ, nodes:
     names = split_list(text)
     known = packaged_archs()
     if "native" in names:
-        gpus = native_gpus(nodes)
+        gpus = driver_gpus(nodes)
         if not gpus:
             hint = "`native` means the GPU in this machine, and the kernel driver (KFD) reports none here."
             raise BadRequestError("GPU_ARCHS", text, known, hint)

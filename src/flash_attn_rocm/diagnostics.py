@@ -13,8 +13,10 @@ from typing import Any
 import torch
 
 from flash_attn_rocm import environment, paths
+from flash_attn_rocm.archs import packaged_archs
 from flash_attn_rocm.backends import choice_for
 from flash_attn_rocm.errors import FlashAttnRocmError, KernelManifestError
+from flash_attn_rocm.gpu_identity import override_note
 from flash_attn_rocm.kernel_manifest import read_manifest
 
 
@@ -125,7 +127,8 @@ def _runs(problems: list[str]) -> list[dict[str, str | None]]:
 
 def info() -> Info:
     """Report packages, library, HIP runtime, devices, installed kernels, what would run and why, and problems."""
-    problems: list[str] = []
+    # First of all, since it explains others.
+    problems = [note] if (note := override_note(packaged_archs())) else []
     return Info(
         packages=_packages(),
         environment={name: os.environ[name] for name in environment.REPORTED if name in os.environ},

@@ -13,11 +13,12 @@ LIBRARY = "FLASH_ATTN_ROCM_LIBRARY"
 EMULATOR = "FLASH_ATTN_ROCM_EMULATOR"
 HIP_LIBRARY = "FLASH_ATTN_ROCM_HIP_LIBRARY"
 CHECK_VALUES = "FLASH_ATTN_ROCM_CHECK_VALUES"
+GFX_OVERRIDE = "HSA_OVERRIDE_GFX_VERSION"  # ROCm's: makes every GPU pose as another
 
 # Everything in the environment that the choice of a backend depends on.
 CHOICE = (BACKEND, EMULATE, KERNELS)
-# What a bug report should show; the last one is ROCm's and makes a GPU pose as another.
-REPORTED = (*CHOICE, LIBRARY, EMULATOR, HIP_LIBRARY, CHECK_VALUES, "HSA_OVERRIDE_GFX_VERSION")
+# What a bug report should show.
+REPORTED = (*CHOICE, LIBRARY, EMULATOR, HIP_LIBRARY, CHECK_VALUES, GFX_OVERRIDE)
 
 
 def emulated_gpus() -> tuple[str, ...]:

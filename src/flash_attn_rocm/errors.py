@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
 
 
@@ -42,31 +43,33 @@ class KernelUnavailableError(FlashAttnRocmError, NotImplementedError):
 
 
 class KernelsNotInstalledError(FlashAttnRocmError, RuntimeError):
-    """The package with this GPU's kernels is not installed."""
+    """The package with this GPU's kernels is not installed; `note` is what else is to be said of the GPU."""
 
-    def __init__(self, gfx: str, searched: tuple[Path, ...]) -> None:
+    def __init__(self, gfx: str, searched: tuple[Path, ...], installed: Collection[str] = (), note: str = "") -> None:
         self.gfx = gfx
         self.searched = searched
+        self.installed = tuple(sorted(installed))
         places = (
             ", ".join(str(path / gfx / "kernels.json") for path in searched) or "nowhere: no kernel directory exists"
         )
         super().__init__(
-            f"No kernels for GPU {gfx!r} are installed (searched: {places}). "
+            f"No kernels for GPU {gfx!r} are installed (searched: {places}; installed: kernels for "
+            f"{', '.join(self.installed) or 'no GPU'}). {note and note + '. '}"
             f"Install them: conda install flash-attn-rocm-kernels-{gfx}. "
             "Or set FLASH_ATTN_ROCM_BACKEND=sdpa to run on torch's own attention."
         )
 
 
 class NoKernelsForGpuError(FlashAttnRocmError, RuntimeError):
-    """CK kernels were asked for on a GPU that this version has none for, in no package."""
+    """CK kernels were asked for on a GPU that this version has none for, in no package; `note` as above."""
 
-    def __init__(self, gfx: str, asked_by: str, packaged: tuple[str, ...]) -> None:
+    def __init__(self, gfx: str, asked_by: str, packaged: tuple[str, ...], note: str = "") -> None:
         self.gfx = gfx
         self.packaged = packaged
         super().__init__(
             f"{asked_by} asks for CK kernels on GPU {gfx!r}, but this version has none for it; it has them for: "
-            f"{', '.join(packaged)}. Without that setting, or with FLASH_ATTN_ROCM_BACKEND=sdpa, torch's own attention "
-            "runs."
+            f"{', '.join(packaged)}. {note and note + '. '}Without that setting, or with FLASH_ATTN_ROCM_BACKEND=sdpa, "
+            "torch's own attention runs."
         )
 
 

@@ -32,7 +32,25 @@ def test_a_device_without_kernels_is_named(run_fake: RunFake) -> None:
     assert run.returncode != 0
     assert "no kernels for GPU gfx1100 are installed" in run.stderr
     assert "If this version has kernels for it, they are in the package flash-attn-rocm-kernels-gfx1100" in run.stderr
+    assert "; installed: kernels for gfx1201)" in run.stderr
     assert "FLASH_ATTN_ROCM_BACKEND=sdpa" in run.stderr
+    assert "HSA_OVERRIDE" not in run.stderr
+
+
+def test_a_device_that_poses_as_another_is_explained(run_fake: RunFake) -> None:
+    run = run_fake(call(), FAKE_HIP_GFX="gfx1100", HSA_OVERRIDE_GFX_VERSION="11.0.0")
+    assert "no kernels for GPU gfx1100 are installed" in run.stderr
+    assert "HSA_OVERRIDE_GFX_VERSION=11.0.0 makes every GPU pose as another: unset it" in run.stderr
+
+
+def test_info_names_the_override_and_what_is_installed(run_fake: RunFake) -> None:
+    program = "from flash_attn_rocm.cli import main; main(['info'])"
+    run = run_fake(program, FAKE_HIP_GFX="gfx1100", HSA_OVERRIDE_GFX_VERSION="11.0.0")
+    assert "\nHSA_OVERRIDE_GFX_VERSION=11.0.0\n" in run.stdout
+    problems = [line for line in run.stdout.splitlines() if line.startswith("problem: ")]
+    assert problems[0].startswith("problem: HSA_OVERRIDE_GFX_VERSION=11.0.0 makes every GPU pose as gfx1100")
+    assert "no kernels for GPU gfx1100 are installed" in problems[1]
+    assert "installed: kernels for gfx1201" in problems[1]
 
 
 @pytest.mark.parametrize("wave_size", [32, 64])

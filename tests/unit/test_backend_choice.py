@@ -70,6 +70,16 @@ def test_an_amd_gpu_without_kernels_names_the_package() -> None:
         choose(**ROCM | {"installed": ()})
 
 
+def test_errors_say_what_is_installed_and_what_is_known_of_the_gpu() -> None:
+    posing = ROCM | {"gfx": "gfx1200", "installed": ("gfx942", "gfx1201"), "note": "The card poses"}
+    with pytest.raises(KernelsNotInstalledError) as raised:
+        choose(**posing)
+    assert "installed: kernels for gfx1201, gfx942)" in str(raised.value)
+    assert "The card poses. Install them: conda install flash-attn-rocm-kernels-gfx1200" in str(raised.value)
+    with pytest.raises(UnsupportedGpuError, match=r"^The card poses: GPU 'gfx803' is not supported"):
+        choose(**posing | {"gfx": "gfx803"})
+
+
 def test_sdpa_needs_no_kernels() -> None:
     assert choose(**ROCM | {"installed": (), "override": "sdpa"}).backend == "sdpa"
 

@@ -8,16 +8,8 @@ import pytest
 
 from flash_attn_rocm.archs import packaged_archs
 from scripts.buildlib.errors import BadRequestError
-from scripts.buildlib.request import choose_archs, choose_hdims, choose_max_jobs, native_gpus
-
-
-def make_nodes(tmp_path: Path, *versions: int) -> Path:
-    """What the kernel driver shows: one node per processor, 0 for a CPU."""
-    for index, version in enumerate(versions):
-        node = tmp_path / "nodes" / str(index)
-        node.mkdir(parents=True)
-        (node / "properties").write_text(f"cpu_cores_count 8\ngfx_target_version {version}\nvendor_id 4098\n")
-    return tmp_path / "nodes"
+from scripts.buildlib.request import choose_archs, choose_hdims, choose_max_jobs
+from tests.unit.kfd_nodes import make_nodes
 
 
 def test_gpus_default_to_all_and_options_win_over_the_variable() -> None:
@@ -46,14 +38,6 @@ def test_native_is_the_gpu_in_the_machine(tmp_path: Path) -> None:
 def test_native_without_a_gpu_explains_itself(tmp_path: Path) -> None:
     with pytest.raises(BadRequestError, match=r"`native` means the GPU in this machine.*none here"):
         choose_archs("native", {}, tmp_path)
-
-
-# gfx_target_version is major * 10000 + minor * 100 + stepping; gfx names write minor and stepping in hexadecimal.
-@pytest.mark.parametrize(
-    ("version", "gfx"), [(90010, "gfx90a"), (90402, "gfx942"), (110000, "gfx1100"), (120001, "gfx1201")]
-)
-def test_driver_versions_become_gfx_names(tmp_path: Path, version: int, gfx: str) -> None:
-    assert native_gpus(make_nodes(tmp_path, version)) == [gfx]
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from flash_attn_rocm import environment, paths
 from flash_attn_rocm.archs import load_arch, packaged_archs
 from flash_attn_rocm.backends import ck
 from flash_attn_rocm.errors import BackendChoiceError, KernelsNotInstalledError, NoKernelsForGpuError
+from flash_attn_rocm.gpu_identity import override_note
 
 BACKENDS = ("ck", "sdpa")
 
@@ -35,6 +36,7 @@ def choose(
     emulated: tuple[str, ...],
     override: str | None,
     installed: Collection[str],
+    note: str = "",
 ) -> Choice:
     """Choose the forward backend from the facts alone; reads nothing else.
 
@@ -45,6 +47,7 @@ def choose(
         emulated: GPUs to emulate for CPU tensors, from FLASH_ATTN_ROCM_EMULATE.
         override: value of FLASH_ATTN_ROCM_BACKEND, if set.
         installed: GPUs whose kernels are installed.
+        note: what an error should add about the machine's GPUs.
 
     Raises:
         BackendChoiceError: the override is unknown or cannot be followed.
@@ -61,7 +64,7 @@ def choose(
     if device_type == "cpu" and emulated:
         return _require_kernels(emulated[0], f"FLASH_ATTN_ROCM_EMULATE={','.join(emulated)}", installed)
     if device_type == "cuda" and hip and gfx:
-        return _choose_for_gpu(gfx, emulated, override, installed)
+        return _choose_for_gpu(gfx, emulated, override, installed, note)
     what = {"cpu": "CPU tensors", "cuda": "the GPU is not an AMD GPU"}.get(device_type, f"{device_type} tensors")
     if override == "ck":
         raise BackendChoiceError(
@@ -71,26 +74,28 @@ def choose(
     return Choice("sdpa", what)
 
 
-def _choose_for_gpu(gfx: str, emulated: tuple[str, ...], override: str | None, installed: Collection[str]) -> Choice:
+def _choose_for_gpu(
+    gfx: str, emulated: tuple[str, ...], override: str | None, installed: Collection[str], note: str
+) -> Choice:
     if emulated:
         raise BackendChoiceError(
             f"FLASH_ATTN_ROCM_EMULATE={','.join(emulated)} is set, so the emulated HIP runtime is in use, "
             f"but the tensors are on a real GPU ({gfx}). Move them to the CPU or unset FLASH_ATTN_ROCM_EMULATE"
         )
-    arch = load_arch(gfx)
+    arch = load_arch(gfx, note)
     if override == "ck":
-        return _require_kernels(arch.gfx, "FLASH_ATTN_ROCM_BACKEND=ck", installed)
+        return _require_kernels(arch.gfx, "FLASH_ATTN_ROCM_BACKEND=ck", installed, note)
     if arch.forward_backend == "sdpa":
         return Choice("sdpa", f"policy for {arch.gfx}: {arch.backend_evidence}", arch.gfx)
-    return _require_kernels(arch.gfx, f"policy for {arch.gfx}: forward = ck", installed)
+    return _require_kernels(arch.gfx, f"policy for {arch.gfx}: forward = ck", installed, note)
 
 
-def _require_kernels(gfx: str, reason: str, installed: Collection[str]) -> Choice:
+def _require_kernels(gfx: str, reason: str, installed: Collection[str], note: str = "") -> Choice:
     if gfx in installed:  # kernels that somebody built for an unpackaged GPU count too
         return Choice("ck", reason, gfx)
     if not load_arch(gfx).packaged:
-        raise NoKernelsForGpuError(gfx, reason, tuple(packaged_archs()))
-    raise KernelsNotInstalledError(gfx, paths.kernel_roots())
+        raise NoKernelsForGpuError(gfx, reason, tuple(packaged_archs()), note)
+    raise KernelsNotInstalledError(gfx, paths.kernel_roots(), installed, note)
 
 
 @cache
@@ -112,6 +117,7 @@ def choice_for(device_type: str, device_index: int | None) -> Choice:
         emulated=environment.emulated_gpus(),
         override=os.environ.get(environment.BACKEND) or None,
         installed=frozenset(paths.find_manifests()),
+        note=override_note(packaged_archs()) if gfx else "",
     )
 
 

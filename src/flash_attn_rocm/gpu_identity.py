@@ -1,0 +1,53 @@
+"""Which GPUs the machine really has: ROCm's HSA_OVERRIDE_GFX_VERSION makes them pose as others."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Collection, Mapping
+from pathlib import Path
+
+from flash_attn_rocm.environment import GFX_OVERRIDE
+
+KFD_NODES = Path("/sys/class/kfd/kfd/topology/nodes")
+
+
+def gfx_name(major: int, minor: int, stepping: int) -> str:
+    """The name of a version: 9, 0, 10 is gfx90a."""
+    return f"gfx{major}{minor:x}{stepping:x}"
+
+
+def driver_gpus(nodes: Path = KFD_NODES) -> tuple[str, ...]:
+    """gfx names of this machine's GPUs, from the kernel driver, which no variable of ROCm changes; empty without it."""
+    found = []
+    for properties in sorted(nodes.glob("*/properties")):
+        number = re.search(r"^gfx_target_version (\d+)$", properties.read_text(encoding="utf-8"), flags=re.MULTILINE)
+        if number and (version := int(number.group(1))):
+            found.append(gfx_name(version // 10000, version // 100 % 100, version % 100))
+    return tuple(dict.fromkeys(found))
+
+
+def override_note(packaged: Collection[str], variables: Mapping[str, str] = os.environ, nodes: Path = KFD_NODES) -> str:
+    """What HSA_OVERRIDE_GFX_VERSION does here, and what to do instead; empty where it is not set.
+
+    `packaged` are the GPUs that this version has kernel packages for.
+    """
+    value = variables.get(GFX_OVERRIDE, "")
+    if not value:
+        return ""
+    numbers = re.fullmatch(r"(\d+)\.(\d+)\.(\d+)", value)
+    posed = gfx_name(*map(int, numbers.groups())) if numbers else "another"
+    real = driver_gpus(nodes)
+    if real == (posed,):
+        return f"{GFX_OVERRIDE}={value} is set and not needed: the GPU is a {posed}"
+    told = f", but the driver says: {', '.join(real)}" if real else ""
+    names = [gfx for gfx in real if gfx in packaged]
+    lacking = [gfx for gfx in real if gfx not in packaged]
+    advice = f"unset it and install flash-attn-rocm-kernels-{names[0]}" if names else "unset it"
+    if not real:
+        advice += ", and install the kernels of the card itself"
+    if lacking:
+        advice += f"; this version has no kernels for {', '.join(lacking)}: FLASH_ATTN_ROCM_BACKEND=sdpa runs there"
+    return (
+        f"{GFX_OVERRIDE}={value} makes every GPU pose as {posed}{told}. Its kernels are not made for the card: {advice}"
+    )
