@@ -20,12 +20,14 @@ from ck.errors import CkError  # noqa: E402
 from ck.source import choose_source  # noqa: E402
 from scripts.buildlib.cache_root import cache_root  # noqa: E402
 from scripts.buildlib.console import make_console  # noqa: E402
-from scripts.buildlib.errors import BuildError  # noqa: E402
+from scripts.buildlib.errors import BadRequestError, BuildError  # noqa: E402
 from scripts.buildlib.jobs import available_cpus, available_mib, choose_jobs  # noqa: E402
 from scripts.buildlib.kernel_tables import find_objdump, make_plan_table, make_report, make_report_table  # noqa: E402
 from scripts.buildlib.kernels import KernelRequest, build_kernels, plan_request  # noqa: E402
+from scripts.buildlib.launcher import find_launcher  # noqa: E402
 from scripts.buildlib.reproducible import check_reproducible, smallest_unit  # noqa: E402
 from scripts.buildlib.request import choose_archs, choose_hdims, choose_max_jobs  # noqa: E402
+from scripts.buildlib.shards import parse_shard  # noqa: E402
 from scripts.buildlib.toolchain import find_toolchain  # noqa: E402
 
 DEFAULT_PROFILE = "ci"
@@ -40,6 +42,18 @@ def parse_options(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--hdim", help="head dims (default: OPT_DIM, else all of the profile)")
     parser.add_argument("--jobs", help="most compiles at once (default: MAX_JOBS, else by cores and memory)")
     parser.add_argument("--out", type=Path, default=DEFAULT_OUT, help="where to (default: build/kernels)")
+    parser.add_argument("--shard", metavar="I/N", help="compile only part I of N, for `--merge` on another machine")
+    parser.add_argument(
+        "--merge",
+        type=Path,
+        nargs="+",
+        default=[],
+        metavar="DIR",
+        help="take the results of all shards from these directories (their --out) instead of compiling",
+    )
+    parser.add_argument(
+        "--launcher", help="program to put before the compiler, or off (default: sccache where it is configured)"
+    )
     parser.add_argument("--dry-run", action="store_true", help="print the plan with its cost and stop")
     parser.add_argument("--report", action="store_true", help="print registers, spills and sizes of what is built")
     parser.add_argument("--json", action="store_true", help="with --report: as JSON, one object per GPU")
@@ -59,7 +73,12 @@ def run(options: argparse.Namespace, console: Console) -> None:
         out=options.out.absolute(),
         hdims=choose_hdims(options.hdim),
         max_jobs=choose_max_jobs(options.jobs),
+        launcher=find_launcher(options.launcher),
+        shard=parse_shard(options.shard) if options.shard else None,
+        merge=tuple(path.absolute() for path in options.merge),
     )
+    if request.shard and request.merge:
+        raise BadRequestError("--merge", "given with --shard", "one of the two: a part is compiled, or all are merged")
     plan = plan_request(request)
     if options.report:
         reports = [make_report(request.out, arch.gfx, find_objdump()) for arch in request.archs]

@@ -156,6 +156,24 @@ class CompileCache:
         with replacing(self._entries_path(key)) as temporary:
             temporary.write_text(json.dumps([entry, *older][:_MAX_ENTRIES]), encoding="utf-8")
 
+    def copy_to(self, other: CompileCache, keys: Iterable[str]) -> None:
+        """Put the results of these keys into another cache as well, beside what it holds already."""
+        for key in keys:
+            mine = self._load(key)
+            for entry in mine:
+                source, target = self._object_path(entry["object"]), other._object_path(entry["object"])
+                if not target.exists() and source.exists():
+                    with replacing(target) as temporary:
+                        shutil.copyfile(source, temporary)
+            merged = [*mine, *(entry for entry in other._load(key) if entry not in mine)]
+            if merged:
+                with replacing(other._entries_path(key)) as temporary:
+                    temporary.write_text(json.dumps(merged[:_MAX_ENTRIES]), encoding="utf-8")
+
+    def keys(self) -> list[str]:
+        """Every key that has results, in order."""
+        return sorted(path.stem for path in (self._directory / "entries").glob("*/*.json"))
+
 
 def _hash_once(path: Path, hashes: dict[Path, str | None]) -> str | None:
     if path not in hashes:

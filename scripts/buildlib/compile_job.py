@@ -7,6 +7,7 @@ after a failure, UNIT.failed.json (the command and everything the compiler said)
 from __future__ import annotations
 
 import json
+import os
 import shlex
 import shutil
 import subprocess
@@ -27,11 +28,13 @@ from scripts.buildlib.cache import (  # noqa: E402
     parse_depfile,
     replacing,
 )
+from scripts.buildlib.launcher import CACHE_BUSTER  # noqa: E402
 
 
 @dataclass(frozen=True)
 class Job:
-    """Everything one compile needs. `identity` and `flags` name no path and make the key; `command` is what runs."""
+    """Everything one compile needs. `identity` and `flags` name no path and make the key; `command` is what runs,
+    behind `launcher` if there is one."""
 
     unit: str
     source: str
@@ -42,6 +45,7 @@ class Job:
     identity: dict[str, str]
     roots: dict[str, str]
     cache: str
+    launcher: tuple[str, ...] = ()
 
     def to_json(self) -> str:
         """The job file's text; equal jobs have equal text."""
@@ -60,6 +64,11 @@ def load_job(path: Path) -> Job:
 def job_key(job: Job) -> str:
     """The cache key of a job."""
     return make_key({"source": hash_file(Path(job.source)), "flags": list(job.flags), "identity": job.identity})
+
+
+def job_roots(job: Job) -> Roots:
+    """The directories that headers are named relative to."""
+    return Roots({name: Path(path) for name, path in job.roots.items()})
 
 
 def _children_usage() -> tuple[float, float]:
@@ -90,14 +99,29 @@ def _now_on_disk(job: Job) -> int:
     return stamp.stat().st_mtime_ns
 
 
+def _run(command: list[str], **variables: str) -> subprocess.CompletedProcess[str]:
+    env = {**os.environ, **variables}
+    return subprocess.run(command, capture_output=True, text=True, errors="replace", check=False, env=env)
+
+
+def _run_compiler(job: Job, command: list[str], depfile: Path) -> subprocess.CompletedProcess[str]:
+    """Compile and write the depfile."""
+    if not job.launcher:
+        return _run([*command, *_dependency_flags(depfile)])
+    # sccache takes neither clang's own dependency flags nor, without -c, a compile at all; with -c the device code is
+    # linked just the same. So the dependencies come from the preprocessor alone, a second or two.
+    done = _run([*job.command, job.source, "-E", "-o", os.devnull, *_dependency_flags(depfile)])
+    if done.returncode:
+        return done
+    return _run([*job.launcher, *command, "-c"], **{CACHE_BUSTER: make_key({"identity": job.identity})})
+
+
 def _compile(job: Job, cache: CompileCache, key: str, roots: Roots) -> int:
     depfile = job.work_file(".clang.d")
     compiled = job.work_file(".co")
     command = [*job.command, job.source, "-o", str(compiled)]
     started_ns = _now_on_disk(job)
-    done = subprocess.run(
-        [*command, *_dependency_flags(depfile)], capture_output=True, text=True, errors="replace", check=False
-    )
+    done = _run_compiler(job, command, depfile)
     if done.returncode:
         failure = {
             "time_ns": time.time_ns(), "code": done.returncode, "command": shlex.join(command), "output": done.stderr,
@@ -119,7 +143,7 @@ def run_job(job: Job) -> int:
     """Do one compile; the exit code is 0 or 1."""
     started = time.monotonic()
     job.work_file(".failed.json").unlink(missing_ok=True)
-    cache, roots, key = CompileCache(Path(job.cache)), Roots({n: Path(p) for n, p in job.roots.items()}), job_key(job)
+    cache, roots, key = CompileCache(Path(job.cache)), job_roots(job), job_key(job)
     hit = cache.find(key, roots)
     if hit is not None:
         with replacing(Path(job.output)) as temporary:

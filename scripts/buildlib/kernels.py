@@ -29,6 +29,7 @@ from scripts.buildlib.errors import BuildError, CompileError
 from scripts.buildlib.jobs import available_cpus, available_mib, choose_jobs, estimate_cpu_s
 from scripts.buildlib.ninja_file import render_ninja, write_if_changed
 from scripts.buildlib.progress import NINJA_STATUS, Estimate, follow
+from scripts.buildlib.shards import KERNEL_CACHE, Shard, share_results, take_results, units_of_shard
 from scripts.buildlib.toolchain import find_toolchain
 from scripts.buildlib.toolchains.layout import Toolchain
 
@@ -41,13 +42,19 @@ _GET_NINJA = "install it: pip install ninja, or apt-get install ninja-build"
 
 @dataclass(frozen=True)
 class KernelRequest:
-    """What to build. Code objects and kernels.json of a GPU go to `out`/<gfx>; `out`/work holds sources and logs."""
+    """What to build. Code objects and kernels.json of a GPU go to `out`/<gfx>; `out`/work holds sources and logs.
+
+    A part of a plan (`shard`) gets no kernels.json, which names every code object of its GPU.
+    """
 
     profile: str
     archs: tuple[Arch, ...]
     out: Path
     hdims: tuple[int, ...] | None = None
     max_jobs: int | None = None
+    launcher: tuple[str, ...] = ()  # put before every compiler command
+    shard: Shard | None = None  # only this part; its results are left in `out`/cache for `merge`
+    merge: tuple[Path, ...] = ()  # `out` of every part: nothing is compiled
 
 
 @dataclass(frozen=True)
@@ -73,12 +80,16 @@ class KernelBuild:
 
 
 def plan_request(request: KernelRequest) -> dict[Arch, tuple[Unit, ...]]:
-    """Every translation unit of a request, per GPU.
+    """Every translation unit of a request, per GPU; of a shard, its own.
 
     Raises:
         RequestError, PlanError: no such profile or head dim, or a table row that cannot be built.
     """
-    return {arch: plan_units(arch, request.profile, request.hdims) for arch in request.archs}
+    plan = {arch: plan_units(arch, request.profile, request.hdims) for arch in request.archs}
+    if request.shard is None:
+        return plan
+    mine = set(units_of_shard([unit for units in plan.values() for unit in units], request.shard))
+    return {arch: tuple(unit for unit in units if unit in mine) for arch, units in plan.items()}
 
 
 def make_job(
@@ -105,7 +116,8 @@ def make_job(
             # Resolved: of /usr/bin/clang++ it would be /usr, whose headers another copy of this clang reads as well.
             "compiler": str(toolchain.clangxx.resolve().parents[1]),
         },
-        cache=str(cache_root() / "kernels"),
+        cache=str(cache_root() / KERNEL_CACHE),
+        launcher=request.launcher,
     )
 
 
@@ -213,14 +225,21 @@ def build_kernels(
     }
     work = request.out / WORK_NAME
     _write_inputs(jobs, work)
+    if request.merge:
+        take_results(request.merge, list(jobs.values()))
     job_count, reason = choose_jobs(list(jobs), available_cpus(), available_mib(), request.max_jobs)
     kernels = sum(len(unit.specs) for unit in jobs)
     console.print(
         f"{kernels} kernels of profile {request.profile}, {ck.label}, {toolchain.clang_version}", style="bold"
     )
     console.print(f"{job_count} compiles at once, limited by {reason}")
-    run_ninja(work, jobs, job_count, console)
-    manifests = _write_manifests(request, plan, toolchain.clang_version, ck.label)
+    if jobs:  # there may be more shards than units, and ninja wants something to do
+        run_ninja(work, jobs, job_count, console)
+    if request.shard is None:
+        manifests = _write_manifests(request, plan, toolchain.clang_version, ck.label)
+    else:
+        manifests = {}
+        share_results(request.out, list(jobs.values()))
     compiled, cached, up_to_date, cpu_s = _collect(jobs)
     wall_s = time.monotonic() - started
     return KernelBuild(manifests, kernels, tuple(compiled), tuple(cached), tuple(up_to_date), cpu_s, wall_s, job_count)

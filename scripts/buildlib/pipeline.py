@@ -27,6 +27,7 @@ from scripts.buildlib.errors import BuildError
 from scripts.buildlib.evidence import GPUS, PROFILE, keep_evidence
 from scripts.buildlib.install import install_packages
 from scripts.buildlib.kernels import KernelRequest, build_kernels
+from scripts.buildlib.launcher import find_launcher
 from scripts.buildlib.request import choose_archs, choose_hdims, choose_max_jobs
 from scripts.buildlib.sources import hash_all_sources, write_record
 from scripts.buildlib.toolchain import Toolchain, find_toolchain
@@ -108,7 +109,8 @@ def fetch_ck(work: Pipeline) -> None:
 def compile_kernels(work: Pipeline) -> None:
     """Stage: every code object, into the cache that the recipe's isolated build takes them from."""
     out = ROOT / "build" / "kernels"
-    request = KernelRequest(work.profile, work.archs, out, choose_hdims(None), choose_max_jobs(None))
+    jobs, launcher = choose_max_jobs(None), find_launcher()
+    request = KernelRequest(work.profile, work.archs, out, choose_hdims(None), jobs, launcher)
     started = time.monotonic()
     # Without a status line: the compiles have a progress line of their own.
     built = build_kernels(request, work.console, work.toolchain, work.ck)
@@ -118,7 +120,7 @@ def compile_kernels(work: Pipeline) -> None:
     started, out = time.monotonic(), ROOT / "build" / "evidence"
     cpu_s = 0.0
     for gfx, hdims in GPUS.items():
-        request = KernelRequest(PROFILE, (load_archs()[gfx],), out, hdims, choose_max_jobs(None))
+        request = KernelRequest(PROFILE, (load_archs()[gfx],), out, hdims, jobs, launcher)
         cpu_s += build_kernels(request, work.console, work.toolchain, work.ck).cpu_s
     keep_evidence(out, work.cache)
     work.finish("kernels for tests", time.monotonic() - started, f"{', '.join(GPUS)}: {cpu_s:.0f} CPU-s")

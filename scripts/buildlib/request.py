@@ -18,14 +18,16 @@ def split_list(text: str) -> list[str]:
 
 
 def choose_archs(option: str | None, env: Mapping[str, str] = os.environ, nodes: Path = KFD_NODES) -> tuple[Arch, ...]:
-    """The GPUs to build for: the option, else GPU_ARCHS, else every known one; `native` means this machine's.
+    """The GPUs to build for: the option, else GPU_ARCHS, else every known one.
+
+    `native` means this machine's, `all` every known one.
 
     Raises:
         BadRequestError: an unknown GPU, or `native` without an AMD GPU.
     """
     text = option if option is not None else env.get("GPU_ARCHS", "")
-    names = split_list(text)
     known = packaged_archs()
+    names = [gpu for name in split_list(text) for gpu in (known if name == "all" else [name])]
     if "native" in names:
         gpus = driver_gpus(nodes)
         if not gpus:
@@ -34,7 +36,7 @@ def choose_archs(option: str | None, env: Mapping[str, str] = os.environ, nodes:
         names = [gpu for name in names for gpu in (gpus if name == "native" else [name])]
     for name in names:
         if name not in known:
-            raise BadRequestError("GPU_ARCHS", name, ["native", *known], "Separate several with ';' or ','.")
+            raise BadRequestError("GPU_ARCHS", name, ["native", "all", *known], "Separate several with ';' or ','.")
     return tuple(known[name] for name in dict.fromkeys(names or known))
 
 

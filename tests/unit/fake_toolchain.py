@@ -58,8 +58,9 @@ def make_rocm(root: Path, hip: tuple[int, int] = (6, 4), gfxs: tuple[str, ...] =
 # Compiles like clang as far as a build can see: reads the kernels' names from the source, writes a code object that
 # holds them and the dependency file, and counts its runs; a source or header with the word BROKEN is an error, a header
 # with the word TOUCH is written again during the compile, one with LEAK puts the source's path into the code object.
+# With a file `stall` beside the log, every compile but the first never ends. -E only writes the dependency file.
 _COMPILER = """
-import re, sys
+import re, sys, time
 from pathlib import Path
 sys.path[:0] = [{root!r}]
 from ck.code_object import read_arg_names
@@ -68,7 +69,10 @@ words = sys.argv[1:]
 source = Path(next(word for word in words if word.endswith(".hip")))
 folders = [Path(word[2:]) for word in words if word.startswith("-I")]
 header = next(path for folder in folders if (path := folder / "ck_tile/core.hpp").exists())
-Path({log!r}).open("a").write(source.name + "\\n")
+if "-E" not in words:
+    Path({log!r}).open("a").write(source.name + "\\n")
+    if Path({log!r}).with_name("stall").exists() and len(Path({log!r}).read_text().splitlines()) > 1:
+        time.sleep(600)
 for path in (source, header):
     if "BROKEN" in path.read_text():
         sys.exit(f"In file included from {{source}}:1:\\n{{path}}:1:1: error: BROKEN is not a type\\n  note: first"
@@ -77,6 +81,8 @@ if "TOUCH" in header.read_text():
     header.touch()
 if "-dependency-file" in words:
     Path(words[words.index("-dependency-file") + 2]).write_text(f"out: {{source}} \\\\\\n  {{header}}\\n")
+if "-E" in words:
+    sys.exit(0)
 shape = r"using (Shape\\w+) = ck_tile::TileFmhaShape<ck_tile::sequence<([\\d, ]+)>"
 shapes = dict(re.findall(shape, source.read_text()))
 kernels = []
