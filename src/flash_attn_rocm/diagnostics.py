@@ -1,10 +1,14 @@
-"""What is installed, what would run and why: one report for people and for bug reports."""
+"""What is installed, what would run and why: one report for people and for bug reports.
+
+Its form as JSON is described in schemas/info.json; `schema` counts up when a key changes its meaning or goes.
+"""
 
 from __future__ import annotations
 
 import json
 import os
 import platform
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from importlib import metadata
 from pathlib import Path
@@ -12,47 +16,159 @@ from typing import Any
 
 import torch
 
-from flash_attn_rocm import environment, paths
-from flash_attn_rocm.archs import packaged_archs
-from flash_attn_rocm.backends import choice_for
+from flash_attn_rocm import environment, paths, policy
+from flash_attn_rocm.archs import load_archs, packaged_archs
+from flash_attn_rocm.backends import Choice, Rules, choice_for, gpu_name
 from flash_attn_rocm.errors import FlashAttnRocmError, KernelManifestError
-from flash_attn_rocm.gpu_identity import override_note
+from flash_attn_rocm.gpu_identity import find_override
+from flash_attn_rocm.inspection import gpus, hip_runtimes
+from flash_attn_rocm.inspection.coverage import CALLS, Call, cover
+from flash_attn_rocm.inspection.problems import Facts, Problem, find_problems, reported_variables
 from flash_attn_rocm.kernel_manifest import read_manifest
+
+SCHEMA = 1
+_SEE_MESSAGE = "The problem's text says what is allowed"
 
 
 @dataclass(frozen=True)
 class Info:
-    """The report; `asdict` of it is JSON-able."""
+    """The report; `as_dict` of it is JSON-able, in the form of schemas/info.json."""
 
     packages: dict[str, str | None]
     environment: dict[str, str]
     library: dict[str, Any]
+    hip: dict[str, Any]
+    gpus: list[dict[str, Any]]
     kernels: dict[str, dict[str, Any]]
-    runs: list[dict[str, str | None]]
-    problems: list[str] = field(default_factory=list)
+    policy: dict[str, Any]
+    runs: list[dict[str, Any]]
+    problems: list[dict[str, str]] = field(default_factory=list)
+    schema: int = SCHEMA
 
     def as_dict(self) -> dict[str, Any]:
         """The report as plain dictionaries, lists and strings."""
         return asdict(self)
 
 
-def _packages() -> dict[str, str | None]:
-    try:
-        own: str | None = metadata.version("flash-attn-rocm")
-    except metadata.PackageNotFoundError:
-        own = None
-    return {
-        "flash-attn-rocm": own,
-        "torch": torch.__version__,
-        "torch built for HIP": torch.version.hip,
-        "torch built for CUDA": torch.version.cuda,
-        "python": platform.python_version(),
-        "platform": platform.platform(),
-    }
+class _Report:
+    """Collects problems while the parts of the report are made."""
+
+    def __init__(self) -> None:
+        self.problems: list[Problem] = []
+        self.manifests: dict[str, dict[str, Any]] = {}
+        self.rule_for: Rules = policy.rule_for
+
+    def add(self, name: str, problem: str, fix: str) -> None:
+        """One error, unless the same text stands there already."""
+        if problem not in [known.problem for known in self.problems]:
+            self.problems.append(Problem(name, "error", problem, fix or _SEE_MESSAGE))
+
+    def add_error(self, name: str, error: Exception, where: str = "") -> None:
+        """An error that was raised while a part was made."""
+        if isinstance(error, FlashAttnRocmError):
+            self.add(name, f"{where}{error.problem}", error.fix)
+        else:
+            self.add(name, f"{where}{error}", "")
+
+    def emulated(self) -> tuple[str, ...]:
+        """The GPUs to emulate; a malformed variable is a problem."""
+        try:
+            return environment.emulated_gpus()
+        except FlashAttnRocmError as error:
+            self.add_error("bad-variable", error)
+            return ()
+
+    def kernels(self) -> dict[str, dict[str, Any]]:
+        """A summary of each installed kernels.json."""
+        try:
+            manifests = paths.find_manifests()
+        except FlashAttnRocmError as error:
+            self.add_error("bad-variable", error)
+            return {}
+        for gfx, path in manifests.items():
+            try:
+                self.manifests[gfx] = read_manifest(path)
+            except KernelManifestError as error:
+                self.add_error("kernels-damaged", error)
+        return {gfx: _summarise(manifests[gfx], manifest) for gfx, manifest in self.manifests.items()}
+
+    def library(self, needs_hip: bool) -> tuple[dict[str, Any], dict[str, Any], list[dict[str, Any]]]:
+        """The host library, the HIP runtime it uses and the devices that this reports (where a GPU call could run)."""
+        from flash_attn_rocm import ops
+
+        report: dict[str, Any] = {"path": str(paths.library_path()), "version": None, "kernel_paths": []}
+        try:
+            report["version"] = ops.load().fa_rocm_version().decode()
+            described = json.loads(ops.read_json("fa_rocm_describe"))
+        except (FlashAttnRocmError, RuntimeError) as error:
+            self.add_error("library-not-usable", error)
+            return report, {}, []
+        report["kernel_paths"] = described["kernel_paths"]
+        if not needs_hip:
+            return report, {}, []
+        hip = described["hip"]
+        if text := hip.pop("error", None):
+            self.add(
+                "hip-runtime-not-usable",
+                text,
+                "Install a ROCm build of torch, which brings one (ROCm 6 or 7), or set FLASH_ATTN_ROCM_HIP_LIBRARY",
+            )
+        return report, hip, described["devices"]
+
+    def devices(self, devices: list[dict[str, Any]]) -> None:
+        """Errors of devices that the host library found, unless they are known to run nothing already."""
+        if "nothing-runs" in [problem.id for problem in self.problems]:
+            return
+        for device in devices:
+            if error := device.get("error"):
+                fix = "Install the package that the problem names, or set FLASH_ATTN_ROCM_BACKEND=sdpa"
+                self.add("device-not-usable", f"GPU {device['index']}: {error}", fix)
+
+    def rules(self, names: list[str]) -> dict[str, Any]:
+        """The policy of each of these GPUs, and the user's file."""
+        path = policy.user_file()
+        rows = []
+        try:
+            policy.user_rules()
+        except FlashAttnRocmError as error:
+            self.add_error("policy-file", error)
+            self.rule_for = policy.table_rule
+        for gfx in names:
+            if gfx in load_archs():
+                rows += [
+                    {"gfx": gfx, "direction": direction, **asdict(self.rule_for(gfx, direction))}
+                    for direction in policy.DIRECTIONS
+                ]
+        return {"user_file": str(path), "user_file_exists": path.exists(), "rules": rows}
+
+    def runs(self, devices: list[tuple[str, int | None]]) -> list[dict[str, Any]]:
+        """What would run on each device: one row where torch's attention does all, else one for each kind of call."""
+        rows: list[dict[str, Any]] = []
+        for device_type, index in devices:
+            name = device_type if index is None else f"{device_type}:{index}"
+            row: dict[str, Any] = {
+                "device": name,
+                "gfx": None,
+                "call": "every call",
+                "backend": None,
+                "dtypes": [],
+                "head_dims": "",
+            }
+            try:
+                choice = choice_for(device_type, index)
+            except FlashAttnRocmError as error:
+                self.add_error("nothing-runs", error, f"{name}: ")
+                rows.append(row | {"reason": error.problem})
+                continue
+            row |= {"gfx": choice.gfx, "backend": choice.backend, "reason": choice.reason}
+            if choice.backend != "ck" or choice.gfx not in self.manifests:
+                rows.append(row)
+                continue
+            rows += [row | _run(call, choice, self.manifests[choice.gfx], self.rule_for) for call in CALLS]
+        return rows
 
 
-def _summarise(path: Path) -> dict[str, Any]:
-    manifest = read_manifest(path)
+def _summarise(path: Path, manifest: dict[str, Any]) -> dict[str, Any]:
     kernels = manifest["kernels"]
     return {
         "path": str(path),
@@ -61,47 +177,48 @@ def _summarise(path: Path) -> dict[str, Any]:
         "ck": manifest["ck"],
         "kernels": len(kernels),
         "code_objects": len(manifest["code_objects"]),
-        "head_dims": sorted({kernel["hdim_q"] for kernel in kernels}),
+        "head_dims": sorted({kernel["hdim_q"] for kernel in kernels if kernel["hdim_q"]}),
         "dtypes": sorted({kernel["dtype"] for kernel in kernels}),
         "ops": sorted({kernel["op"] for kernel in kernels}),
     }
 
 
-def _installed_kernels(problems: list[str]) -> dict[str, dict[str, Any]]:
-    kernels: dict[str, dict[str, Any]] = {}
+def _run(call: Call, choice: Choice, manifest: dict[str, Any], rule_for: Rules) -> dict[str, Any]:
+    """Which backend a kind of call gets on a GPU that runs CK kernels forward."""
+    gfx = str(choice.gfx)
+    reason = choice.reason
+    if call.direction == "backward":
+        rule = rule_for(gfx, "backward")
+        reason = rule.reason(gfx, "backward")
+        if rule.backend == "sdpa":
+            return {"call": call.name, "backend": "sdpa", "reason": reason}
+    if covered := cover(manifest["kernels"], call):
+        dtypes, dims = list(covered.dtypes), covered.head_dims
+        return {"call": call.name, "backend": "ck", "reason": reason, "dtypes": dtypes, "head_dims": dims}
+    lacking = f"the installed kernels for {gfx} (profile {manifest['profile']}) have none for it"
+    if call.direction == "backward":
+        return {"call": call.name, "backend": "sdpa", "reason": lacking}
+    return {"call": call.name, "backend": None, "reason": f"{lacking}: it raises; FLASH_ATTN_ROCM_BACKEND=sdpa runs it"}
+
+
+def _distribution(name: str) -> str | None:
     try:
-        manifests = paths.find_manifests()
-    except FlashAttnRocmError as error:
-        problems.append(str(error))
-        return kernels
-    for gfx, path in manifests.items():
-        try:
-            kernels[gfx] = _summarise(path)
-        except KernelManifestError as error:
-            problems.append(str(error))
-    return kernels
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return None
 
 
-def _library(problems: list[str]) -> dict[str, Any]:
-    from flash_attn_rocm import ops
-
-    report: dict[str, Any] = {"path": str(paths.library_path())}
-    try:
-        report["version"] = ops.load().fa_rocm_version().decode()
-        report.update(json.loads(ops.read_json("fa_rocm_describe")))
-        if not needs_hip():
-            return report
-    except (FlashAttnRocmError, RuntimeError) as error:
-        problems.append(str(error))
-    if hip_error := report.get("hip", {}).get("error"):
-        problems.append(hip_error)
-    problems.extend(device["error"] for device in report.get("devices", []) if device.get("error"))
-    return report
-
-
-def needs_hip() -> bool:
-    """True where CK kernels could run: a ROCm torch with a GPU, or an emulated GPU."""
-    return bool(environment.emulated_gpus()) or (torch.version.hip is not None and torch.cuda.is_available())
+def _packages() -> dict[str, str | None]:
+    return {
+        "flash-attn-rocm": _distribution("flash-attn-rocm"),
+        "flash_attn": _distribution("flash_attn"),
+        "torch": torch.__version__,
+        "torch built for HIP": torch.version.hip,
+        "torch built for CUDA": torch.version.cuda,
+        "triton": _distribution("triton"),
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+    }
 
 
 def _devices() -> list[tuple[str, int | None]]:
@@ -111,29 +228,66 @@ def _devices() -> list[tuple[str, int | None]]:
     return devices
 
 
-def _runs(problems: list[str]) -> list[dict[str, str | None]]:
-    rows: list[dict[str, str | None]] = []
-    for device_type, index in _devices():
-        name = device_type if index is None else f"{device_type}:{index}"
-        try:
-            choice = choice_for(device_type, index)
-        except FlashAttnRocmError as error:
-            problems.append(f"{name}: {error}")
-            rows.append({"device": name, "gfx": None, "backend": None, "reason": str(error)})
-            continue
-        rows.append({"device": name, "gfx": choice.gfx, "backend": choice.backend, "reason": choice.reason})
-    return rows
+def _torch_gpus() -> Iterator[dict[str, Any]]:
+    for _, index in _devices()[1:]:
+        gfx = gpu_name(index) if index is not None and torch.version.hip is not None else None
+        yield _gpu("torch", index, torch.cuda.get_device_name(index), gfx)
+
+
+def _gpu(found_by: str, index: int | None, name: str | None, gfx: str | None) -> dict[str, Any]:
+    arch = load_archs().get(gfx or "")
+    row: dict[str, Any] = {"found_by": found_by, "index": index, "name": name, "gfx": gfx}
+    return row | {"products": list(arch.products) if arch else [], "kernels_exist": bool(arch and arch.packaged)}
 
 
 def info() -> Info:
-    """Report packages, library, HIP runtime, devices, installed kernels, what would run and why, and problems."""
-    # First of all, since it explains others.
-    problems = [note] if (note := override_note(packaged_archs())) else []
+    """Report packages, library, HIP runtime, GPUs, installed kernels, what would run and why, and problems."""
+    report = _Report()
+    emulated = report.emulated()
+    seen = list(_torch_gpus())
+    torch_gpus = tuple(str(row["gfx"]) for row in seen if row["gfx"])
+    kernels = report.kernels()
+    library, hip, devices = report.library(needs_hip=bool(emulated or torch_gpus))
+    driver = gpus.find_driver_gpus()
+    found = seen + [_gpu("kernel driver", index, None, gfx) for index, gfx in enumerate(driver.names)]
+    if hip.get("emulated"):
+        found += [_gpu("emulated HIP runtime", row["index"], row.get("name"), row.get("gfx")) for row in devices]
+    names = list(dict.fromkeys(str(row["gfx"]) for row in found if row["gfx"]))
+    rules = report.rules(names)
+    runs = report.runs(_devices())
+    report.devices(devices)
+    # The emulated runtime is no ROCm: it may stand beside one.
+    emulator = paths.emulator_dir().resolve()
+    loaded = {
+        name: tuple(file for file in files if Path(file).parent.resolve() != emulator)
+        for name, files in (hip_runtimes.loaded_libraries() or {}).items()
+    }
+    torch_directory = Path(torch.__file__).parent
+    facts = Facts(
+        torch_version=torch.__version__,
+        torch_hip=torch.version.hip,
+        torch_gpus=torch_gpus,
+        driver=driver,
+        variables=dict(os.environ),
+        emulated=emulated,
+        kernels=tuple(kernels),
+        loaded=loaded,
+        installed=tuple(hip_runtimes.installed_runtimes(os.environ, torch_directory, [emulator])),
+        override=find_override(packaged_archs()),
+        flash_attn=_distribution("flash_attn"),
+    )
     return Info(
         packages=_packages(),
-        environment={name: os.environ[name] for name in environment.REPORTED if name in os.environ},
-        library=_library(problems),
-        kernels=_installed_kernels(problems),
-        runs=_runs(problems),
-        problems=problems,
+        environment=reported_variables(os.environ),
+        library=library,
+        hip={
+            **hip,
+            "loaded": {k: list(v) for k, v in loaded.items()},
+            "installed": [asdict(r) for r in facts.installed],
+        },
+        gpus=found,
+        kernels=kernels,
+        policy=rules,
+        runs=runs,
+        problems=[asdict(problem) for problem in find_problems(facts, report.problems)],
     )

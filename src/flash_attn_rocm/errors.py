@@ -7,7 +7,14 @@ from pathlib import Path
 
 
 class FlashAttnRocmError(Exception):
-    """Base of all errors of this package."""
+    """Base of all errors of this package; `fix` is the end of the message: what to do next, where that stands apart."""
+
+    fix = ""
+
+    @property
+    def problem(self) -> str:
+        """The message without its fix."""
+        return str(self).removesuffix(self.fix).rstrip()
 
 
 class ArchTableError(FlashAttnRocmError, ValueError):
@@ -24,9 +31,9 @@ class UnsupportedGpuError(FlashAttnRocmError, ValueError):
     def __init__(self, gfx: str, supported: tuple[str, ...], asked_by: str = "") -> None:
         self.gfx = gfx
         self.supported = supported
+        self.fix = "Set FLASH_ATTN_ROCM_BACKEND=sdpa to run on torch's own attention."
         super().__init__(
-            f"{asked_by and asked_by + ': '}GPU {gfx!r} is not supported; supported: {', '.join(supported)}. "
-            "Set FLASH_ATTN_ROCM_BACKEND=sdpa to run on torch's own attention."
+            f"{asked_by and asked_by + ': '}GPU {gfx!r} is not supported; supported: {', '.join(supported)}. {self.fix}"
         )
 
 
@@ -52,11 +59,13 @@ class KernelsNotInstalledError(FlashAttnRocmError, RuntimeError):
         places = (
             ", ".join(str(path / gfx / "kernels.json") for path in searched) or "nowhere: no kernel directory exists"
         )
-        super().__init__(
-            f"No kernels for GPU {gfx!r} are installed (searched: {places}; installed: kernels for "
-            f"{', '.join(self.installed) or 'no GPU'}). {note and note + '. '}"
+        self.fix = (
             f"Install them: conda install flash-attn-rocm-kernels-{gfx}. "
             "Or set FLASH_ATTN_ROCM_BACKEND=sdpa to run on torch's own attention."
+        )
+        super().__init__(
+            f"No kernels for GPU {gfx!r} are installed (searched: {places}; installed: kernels for "
+            f"{', '.join(self.installed) or 'no GPU'}). {note and note + '. '}{self.fix}"
         )
 
 
@@ -66,10 +75,10 @@ class NoKernelsForGpuError(FlashAttnRocmError, RuntimeError):
     def __init__(self, gfx: str, asked_by: str, packaged: tuple[str, ...], note: str = "") -> None:
         self.gfx = gfx
         self.packaged = packaged
+        self.fix = "Without that setting, or with FLASH_ATTN_ROCM_BACKEND=sdpa, torch's own attention runs."
         super().__init__(
             f"{asked_by} asks for CK kernels on GPU {gfx!r}, but this version has none for it; it has them for: "
-            f"{', '.join(packaged)}. {note and note + '. '}Without that setting, or with FLASH_ATTN_ROCM_BACKEND=sdpa, "
-            "torch's own attention runs."
+            f"{', '.join(packaged)}. {note and note + '. '}{self.fix}"
         )
 
 
@@ -78,10 +87,8 @@ class KernelManifestError(FlashAttnRocmError, RuntimeError):
 
     def __init__(self, path: Path, problem: str) -> None:
         self.path = path
-        super().__init__(
-            f"{path}: {problem}. "
-            f"Reinstall the kernels: conda install --force-reinstall flash-attn-rocm-kernels-{path.parent.name}"
-        )
+        self.fix = f"Reinstall the kernels: conda install --force-reinstall flash-attn-rocm-kernels-{path.parent.name}"
+        super().__init__(f"{path}: {problem}. {self.fix}")
 
 
 class LibraryNotFoundError(FlashAttnRocmError, RuntimeError):
@@ -89,4 +96,19 @@ class LibraryNotFoundError(FlashAttnRocmError, RuntimeError):
 
     def __init__(self, what: str, path: Path, remedy: str, reason: str = "no such file") -> None:
         self.path = path
+        self.fix = remedy
         super().__init__(f"{what} {path}: {reason}. {remedy}")
+
+
+class PolicyFileError(FlashAttnRocmError, ValueError):
+    """The user's policy file is malformed."""
+
+    def __init__(self, path: Path, line: int | None, problem: str) -> None:
+        self.path = path
+        self.line = line
+        self.fix = (
+            "Mend that, or delete the file: then the package's own table decides. `flash-attn-rocm tune` writes a new "
+            "one; FLASH_ATTN_ROCM_BACKEND overrides it"
+        )
+        place = f"{path}, line {line}" if line else str(path)
+        super().__init__(f"policy file {place}: {problem}. {self.fix}")

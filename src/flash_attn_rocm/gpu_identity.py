@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from flash_attn_rocm.environment import GFX_OVERRIDE
@@ -27,19 +28,27 @@ def driver_gpus(nodes: Path = KFD_NODES) -> tuple[str, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def override_note(packaged: Collection[str], variables: Mapping[str, str] = os.environ, nodes: Path = KFD_NODES) -> str:
-    """What HSA_OVERRIDE_GFX_VERSION does here, and what to do instead; empty where it is not set.
+@dataclass(frozen=True)
+class Override:
+    """What HSA_OVERRIDE_GFX_VERSION does here, and what to do instead; harmless where the card poses as itself."""
 
-    `packaged` are the GPUs that this version has kernel packages for.
-    """
+    problem: str
+    fix: str
+    harmless: bool = False
+
+
+def find_override(
+    packaged: Collection[str], variables: Mapping[str, str] = os.environ, nodes: Path = KFD_NODES
+) -> Override | None:
+    """HSA_OVERRIDE_GFX_VERSION, where it is set; `packaged` are the GPUs that this version has kernel packages for."""
     value = variables.get(GFX_OVERRIDE, "")
     if not value:
-        return ""
+        return None
     numbers = re.fullmatch(r"(\d+)\.(\d+)\.(\d+)", value)
     posed = gfx_name(*map(int, numbers.groups())) if numbers else "another"
     real = driver_gpus(nodes)
     if real == (posed,):
-        return f"{GFX_OVERRIDE}={value} is set and not needed: the GPU is a {posed}"
+        return Override(f"{GFX_OVERRIDE}={value} is set and not needed", f"the GPU is a {posed}", harmless=True)
     told = f", but the driver says: {', '.join(real)}" if real else ""
     names = [gfx for gfx in real if gfx in packaged]
     lacking = [gfx for gfx in real if gfx not in packaged]
@@ -48,6 +57,11 @@ def override_note(packaged: Collection[str], variables: Mapping[str, str] = os.e
         advice += ", and install the kernels of the card itself"
     if lacking:
         advice += f"; this version has no kernels for {', '.join(lacking)}: FLASH_ATTN_ROCM_BACKEND=sdpa runs there"
-    return (
-        f"{GFX_OVERRIDE}={value} makes every GPU pose as {posed}{told}. Its kernels are not made for the card: {advice}"
-    )
+    problem = f"{GFX_OVERRIDE}={value} makes every GPU pose as {posed}{told}. Its kernels are not made for the card"
+    return Override(problem, advice)
+
+
+def override_note(packaged: Collection[str], variables: Mapping[str, str] = os.environ, nodes: Path = KFD_NODES) -> str:
+    """The same in one text, for errors; empty where the variable is not set."""
+    found = find_override(packaged, variables, nodes)
+    return f"{found.problem}: {found.fix}" if found else ""

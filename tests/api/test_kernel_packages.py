@@ -47,8 +47,8 @@ def test_info_names_the_override_and_what_is_installed(run_fake: RunFake) -> Non
     program = "from flash_attn_rocm.cli import main; main(['info'])"
     run = run_fake(program, FAKE_HIP_GFX="gfx1100", HSA_OVERRIDE_GFX_VERSION="11.0.0")
     assert "\nHSA_OVERRIDE_GFX_VERSION=11.0.0\n" in run.stdout
-    problems = [line for line in run.stdout.splitlines() if line.startswith("problem: ")]
-    assert problems[0].startswith("problem: HSA_OVERRIDE_GFX_VERSION=11.0.0 makes every GPU pose as gfx1100")
+    problems = [line for line in run.stdout.splitlines() if line.startswith("error: ")]
+    assert problems[0].startswith("error: HSA_OVERRIDE_GFX_VERSION=11.0.0 makes every GPU pose as gfx1100")
     assert "no kernels for GPU gfx1100 are installed" in problems[1]
     assert "installed: kernels for gfx1201" in problems[1]
 

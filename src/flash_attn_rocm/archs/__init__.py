@@ -10,7 +10,7 @@ from typing import Any
 
 from flash_attn_rocm.errors import ArchTableError, UnsupportedGpuError
 
-_BACKENDS = ("ck", "sdpa")
+BACKENDS = ("ck", "sdpa")
 _KEYS: dict[str, type] = {
     "gfx": str,
     "family": str,
@@ -80,8 +80,8 @@ def parse_arch(path: Path) -> Arch:
     backend = table.pop("backend")
     _check_keys(backend, _BACKEND_KEYS, path, "[backend]")
     for direction in ("forward", "backward"):
-        if backend[direction] not in _BACKENDS:
-            raise ArchTableError(path, f"backend.{direction} is {backend[direction]!r}; allowed: {list(_BACKENDS)}")
+        if backend[direction] not in BACKENDS:
+            raise ArchTableError(path, f"backend.{direction} is {backend[direction]!r}; allowed: {list(BACKENDS)}")
     if table["gfx"] != path.stem:
         raise ArchTableError(path, f"gfx is {table['gfx']!r}; expected {path.stem!r}, the file's name")
     table["products"] = tuple(table["products"])

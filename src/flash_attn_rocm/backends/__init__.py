@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -11,12 +11,13 @@ from pathlib import Path
 import torch
 
 from flash_attn_rocm import environment, paths
-from flash_attn_rocm.archs import load_arch, packaged_archs
+from flash_attn_rocm.archs import BACKENDS, load_arch, packaged_archs
 from flash_attn_rocm.backends import ck
 from flash_attn_rocm.errors import BackendChoiceError, KernelsNotInstalledError, NoKernelsForGpuError
 from flash_attn_rocm.gpu_identity import override_note
+from flash_attn_rocm.policy import Rule, rule_for, table_rule
 
-BACKENDS = ("ck", "sdpa")
+Rules = Callable[[str, str], Rule]  # of a GPU and a direction
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,7 @@ def choose(
     override: str | None,
     installed: Collection[str],
     note: str = "",
+    rules: Rules = table_rule,
 ) -> Choice:
     """Choose the forward backend from the facts alone; reads nothing else.
 
@@ -48,6 +50,7 @@ def choose(
         override: value of FLASH_ATTN_ROCM_BACKEND, if set.
         installed: GPUs whose kernels are installed.
         note: what an error should add about the machine's GPUs.
+        rules: the policy of each GPU; only asked where it decides.
 
     Raises:
         BackendChoiceError: the override is unknown or cannot be followed.
@@ -64,7 +67,7 @@ def choose(
     if device_type == "cpu" and emulated:
         return _require_kernels(emulated[0], f"FLASH_ATTN_ROCM_EMULATE={','.join(emulated)}", installed)
     if device_type == "cuda" and hip and gfx:
-        return _choose_for_gpu(gfx, emulated, override, installed, note)
+        return _choose_for_gpu(gfx, emulated, (override, rules), installed, note)
     what = {"cpu": "CPU tensors", "cuda": "the GPU is not an AMD GPU"}.get(device_type, f"{device_type} tensors")
     if override == "ck":
         raise BackendChoiceError(
@@ -75,19 +78,25 @@ def choose(
 
 
 def _choose_for_gpu(
-    gfx: str, emulated: tuple[str, ...], override: str | None, installed: Collection[str], note: str
+    gfx: str,
+    emulated: tuple[str, ...],
+    asked: tuple[str | None, Rules],
+    installed: Collection[str],
+    note: str,
 ) -> Choice:
     if emulated:
         raise BackendChoiceError(
             f"FLASH_ATTN_ROCM_EMULATE={','.join(emulated)} is set, so the emulated HIP runtime is in use, "
             f"but the tensors are on a real GPU ({gfx}). Move them to the CPU or unset FLASH_ATTN_ROCM_EMULATE"
         )
+    override, rules = asked
     arch = load_arch(gfx, note)
     if override == "ck":
         return _require_kernels(arch.gfx, "FLASH_ATTN_ROCM_BACKEND=ck", installed, note)
-    if arch.forward_backend == "sdpa":
-        return Choice("sdpa", f"policy for {arch.gfx}: {arch.backend_evidence}", arch.gfx)
-    return _require_kernels(arch.gfx, f"policy for {arch.gfx}: forward = ck", installed, note)
+    rule = rules(arch.gfx, "forward")
+    if rule.backend == "sdpa":
+        return Choice("sdpa", rule.reason(arch.gfx, "forward"), arch.gfx)
+    return _require_kernels(arch.gfx, f"{rule.source} for {arch.gfx}: forward = ck", installed, note)
 
 
 def _require_kernels(gfx: str, reason: str, installed: Collection[str], note: str = "") -> Choice:
@@ -118,6 +127,7 @@ def choice_for(device_type: str, device_index: int | None) -> Choice:
         override=os.environ.get(environment.BACKEND) or None,
         installed=frozenset(paths.find_manifests()),
         note=override_note(packaged_archs()) if gfx else "",
+        rules=rule_for,
     )
 
 

@@ -1,0 +1,1 @@
+"""What `flash-attn-rocm info` looks at: GPUs, HIP runtimes, what kernels cover, and what is wrong with them."""

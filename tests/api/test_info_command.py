@@ -1,0 +1,165 @@
+"""`flash-attn-rocm info` from end to end: on the emulated GPU, and on broken installations."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+import flash_attn_rocm
+from flash_attn_rocm import policy
+from flash_attn_rocm.cli import main
+from tests.api.conftest import RunFake
+from tests.api.fake_runtime import kernel, manifest
+
+PROGRAM = "from flash_attn_rocm.cli import main; main(['info', '--json'])"
+
+
+@pytest.fixture(autouse=True)
+def user_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """No policy file of the user who runs the tests."""
+    path = tmp_path / "policy.toml"
+    monkeypatch.setenv("FLASH_ATTN_ROCM_POLICY", str(path))
+    policy.user_rules.cache_clear()
+    yield path
+    policy.user_rules.cache_clear()
+
+
+def schema() -> dict[str, Any]:
+    """The JSON Schema that describes the report."""
+    path = Path(flash_attn_rocm.__file__).parent / "schemas" / "info.json"
+    return dict(json.loads(path.read_text(encoding="utf-8")))
+
+
+def report(text: str) -> dict[str, Any]:
+    """The report that was printed, valid by its schema."""
+    document = json.loads(text)
+    jsonschema.validate(document, schema())
+    return dict(document)
+
+
+def problems(document: dict[str, Any]) -> dict[str, dict[str, str]]:
+    """Problems by id."""
+    return {problem["id"]: problem for problem in document["problems"]}
+
+
+def test_the_emulated_gpu(
+    kernel_device: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if kernel_device != "cpu":
+        pytest.skip("a real GPU is in use")
+    monkeypatch.delenv("FLASH_ATTN_ROCM_BACKEND")
+    assert main(["info", "--json"]) == 0
+    document = report(capsys.readouterr().out)
+    assert document["hip"]["emulated"]
+    gpu = {row["found_by"]: row for row in document["gpus"]}["emulated HIP runtime"]
+    assert (gpu["gfx"], gpu["kernels_exist"]) == ("gfx1201", True)
+    assert {rule["direction"] for rule in document["policy"]["rules"]} == {"forward", "backward"}
+    rows = {row["call"]: row for row in document["runs"]}
+    assert rows["forward"]["backend"] == "ck"
+    assert rows["forward"]["dtypes"] == ["bf16", "fp16"]
+    assert rows["forward"]["head_dims"].startswith("1-")
+    assert rows["paged KV cache"]["backend"] == "ck"
+    assert document["problems"] == []
+
+
+def test_the_text_says_the_same(kernel_device: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["info"]) == 0
+    text = capsys.readouterr().out
+    assert "on cpu (gfx1201), forward: ck bf16, fp16, head dims 1-" in text
+    assert "FLASH_ATTN_ROCM_EMULATE=gfx1201" in text
+    assert "note: FLASH_ATTN_ROCM_BACKEND=ck overrides the policy of every GPU." in text
+    assert "  fix: Unset FLASH_ATTN_ROCM_BACKEND" in text
+
+
+def test_kernels_that_lack_a_feature(run_fake: RunFake) -> None:
+    document = report(run_fake(PROGRAM, document=manifest([kernel("only", padding="seqlen")])).stdout)
+    rows = {row["call"]: row for row in document["runs"]}
+    assert (rows["forward"]["dtypes"], rows["forward"]["head_dims"]) == (["bf16"], "64")
+    assert rows["forward with softcap"]["backend"] is None
+    assert (
+        "(profile fake) have none for it: it raises; FLASH_ATTN_ROCM_BACKEND=sdpa"
+        in (rows["forward with softcap"]["reason"])
+    )
+    assert rows["backward"]["backend"] == "sdpa"
+
+
+def test_missing_kernels(run_fake: RunFake, tmp_path: Path) -> None:
+    document = report(run_fake(PROGRAM, FLASH_ATTN_ROCM_KERNELS=str(tmp_path)).stdout)
+    problem = problems(document)["nothing-runs"]
+    assert problem["severity"] == "error"
+    assert "cpu: No kernels for GPU 'gfx1201' are installed" in problem["problem"]
+    assert problem["fix"].startswith("Install them: conda install flash-attn-rocm-kernels-gfx1201")
+    assert document["runs"][0]["backend"] is None
+
+
+def test_damaged_kernels(run_fake: RunFake) -> None:
+    document = report(run_fake(PROGRAM, document=manifest(schema=9)).stdout)
+    problem = problems(document)["kernels-damaged"]
+    assert "schema is 9; expected 1" in problem["problem"]
+    assert "--force-reinstall flash-attn-rocm-kernels-gfx1201" in problem["fix"]
+
+
+def test_an_unusable_hip_runtime(run_fake: RunFake) -> None:
+    document = report(run_fake(PROGRAM, FLASH_ATTN_ROCM_HIP_LIBRARY="/nowhere/libamdhip64.so").stdout)
+    problem = problems(document)["hip-runtime-not-usable"]
+    assert "/nowhere/libamdhip64.so" in problem["problem"]
+    assert "FLASH_ATTN_ROCM_HIP_LIBRARY" in problem["fix"]
+
+
+def test_an_absent_library(run_fake: RunFake) -> None:
+    document = report(run_fake(PROGRAM, FLASH_ATTN_ROCM_LIBRARY="/nowhere/libflash_attn_rocm.so").stdout)
+    problem = problems(document)["library-not-usable"]
+    assert "host library /nowhere/libflash_attn_rocm.so: no such file" in problem["problem"]
+    assert "--force-reinstall flash-attn-rocm" in problem["fix"]
+
+
+def test_two_runtimes_in_the_process(run_fake: RunFake, fake_hip: Path, tmp_path: Path) -> None:
+    """Another runtime than the one that the library uses was loaded before."""
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "libamdhip64.so.7").write_bytes(fake_hip.read_bytes())
+    files = [str(tmp_path / name / "libamdhip64.so.7") for name in ("one", "two")]
+    run = run_fake(
+        f"import ctypes; ctypes.CDLL({files[1]!r})\n{PROGRAM}",
+        FLASH_ATTN_ROCM_HIP_LIBRARY=files[0],
+        LD_LIBRARY_PATH=str(tmp_path / "two"),
+    )
+    document = report(run.stdout)
+    problem = problems(document)["two-runtimes-loaded"]
+    assert all(file in problem["problem"] for file in files)
+    assert document["hip"]["loaded"]["libamdhip64"] == files
+    assert {"path": files[1], "where": "LD_LIBRARY_PATH"} in document["hip"]["installed"]
+
+
+def test_a_malformed_policy_file(run_fake: RunFake, user_file: Path) -> None:
+    user_file.write_text("schema = 1\n[gfx1201.forward]\nbackend = 'rocm'\nevidence = ''\n", encoding="utf-8")
+    document = report(run_fake(PROGRAM).stdout)
+    problem = problems(document)["policy-file"]
+    assert f"{user_file}, line 3: gfx1201.forward.backend is 'rocm'; allowed: ck, sdpa" in problem["problem"]
+    assert document["policy"]["user_file_exists"]
+
+
+def test_the_users_policy_is_shown(run_fake: RunFake, user_file: Path) -> None:
+    user_file.write_text(
+        'schema = 1\n[gfx1201.backward]\nbackend = "sdpa"\nevidence = "measured on my card"\n', encoding="utf-8"
+    )
+    document = report(run_fake(PROGRAM).stdout)
+    (rule,) = [rule for rule in document["policy"]["rules"] if rule["direction"] == "backward"]
+    assert (rule["backend"], rule["evidence"], rule["source"]) == (
+        "sdpa", "measured on my card", f"user file {user_file}",
+    )  # fmt: skip
+    rows = {row["call"]: row for row in document["runs"]}
+    assert rows["backward"]["reason"] == f"user file {user_file} for gfx1201: backward = sdpa (measured on my card)"
+
+
+def test_the_schema_is_printed_and_explains_every_part(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["info", "--schema"]) == 0
+    printed = json.loads(capsys.readouterr().out)
+    assert printed == schema()
+    jsonschema.validators.validator_for(printed).check_schema(printed)
+    assert all(part.get("description") or "const" in part for part in printed["properties"].values())
