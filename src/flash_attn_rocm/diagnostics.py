@@ -187,7 +187,7 @@ def _run(call: Call, choice: Choice, manifest: dict[str, Any], rule_for: Rules) 
     """Which backend a kind of call gets on a GPU that runs CK kernels forward."""
     gfx = str(choice.gfx)
     reason = choice.reason
-    if call.direction == "backward":
+    if call.direction == "backward" and os.environ.get(environment.BACKEND) != "ck":
         rule = rule_for(gfx, "backward")
         reason = rule.reason(gfx, "backward")
         if rule.backend == "sdpa":

@@ -11,7 +11,7 @@ import jsonschema
 import pytest
 
 import flash_attn_rocm
-from flash_attn_rocm import policy
+from flash_attn_rocm import backends, policy
 from flash_attn_rocm.cli import main
 from tests.api.conftest import RunFake
 from tests.api.fake_runtime import kernel, manifest
@@ -163,3 +163,19 @@ def test_the_schema_is_printed_and_explains_every_part(capsys: pytest.CaptureFix
     assert printed == schema()
     jsonschema.validators.validator_for(printed).check_schema(printed)
     assert all(part.get("description") or "const" in part for part in printed["properties"].values())
+
+
+@pytest.mark.parametrize(("forced", "kernels"), [(None, False), ("ck", True), ("sdpa", False)])
+def test_the_backend_variable_overrides_the_users_policy_backward(
+    kernel_device: str, user_file: Path, forced: str | None, kernels: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if kernel_device != "cpu":
+        pytest.skip("a real GPU is in use")
+    user_file.write_text('schema = 1\n[gfx1201.backward]\nbackend = "sdpa"\nevidence = ""\n', encoding="utf-8")
+    backends._backward_kernels.cache_clear()
+    if forced is None:
+        monkeypatch.delenv("FLASH_ATTN_ROCM_BACKEND")
+    else:
+        monkeypatch.setenv("FLASH_ATTN_ROCM_BACKEND", forced)
+    assert (backends.backward_kernels("cpu", None) is not None) == kernels
+    backends._backward_kernels.cache_clear()

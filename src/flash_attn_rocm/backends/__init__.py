@@ -152,7 +152,8 @@ def _backward_kernels(device_type: str, device_index: int | None, *variables: st
     """kernels.json of the GPU whose policy wants CK's backward, for these values of environment.CHOICE, remembered."""
     del variables  # only the key of the memory
     gfx = choice_for(device_type, device_index).gfx
-    if gfx is None or load_arch(gfx).backward_backend != "ck":
+    forced = os.environ.get(environment.BACKEND) == "ck"
+    if gfx is None or (not forced and rule_for(gfx, "backward").backend != "ck"):
         return None
     return paths.find_manifests()[gfx]
 
