@@ -55,7 +55,8 @@ def _run_lines(report: Info) -> Iterator[str]:
         gpu = f" ({row['gfx']})" if row["gfx"] else ""
         covered = f" {', '.join(row['dtypes'])}, head dims {row['head_dims']}" if row["dtypes"] else ""
         backend = row["backend"] or "nothing runs"
-        yield f"on {row['device']}{gpu}, {row['call']}: {backend}{covered}, because: {row['reason']}"
+        call = "" if row["call"] == "every call" else f", {row['call']}"
+        yield f"on {row['device']}{gpu}{call}: {backend}{covered}, because: {row['reason']}"
 
 
 def _lines(report: Info) -> Iterator[str]:
