@@ -12,6 +12,8 @@
 namespace flash_attn_rocm {
 namespace {
 
+constexpr const char* kRemedy = ". Lay the cache out anew, use one in pages, or set FLASH_ATTN_ROCM_BACKEND=sdpa";
+
 void set_view(ArgValues& values, const TensorView& view, Arg row, Arg head, Arg batch)
 {
     values.set(row, view.row_stride);
@@ -76,20 +78,21 @@ std::int64_t rows_per_batch(const KvPrepareRequest& request)
     const TensorView& v = request.v_cache;
     if(k.row_stride <= 0 || v.row_stride <= 0)
     {
-        fail("k_cache and v_cache have row strides ", k.row_stride, " and ", v.row_stride,
-             "; allowed: above 0, since a cache must have memory for each row");
+        fail(kNoKernel, "k_cache and v_cache have row strides ", k.row_stride, " and ", v.row_stride,
+             "; allowed: above 0, since a cache must have memory for each row", kRemedy);
     }
     if(k.batch_stride % k.row_stride != 0 || v.batch_stride % v.row_stride != 0 ||
        k.batch_stride / k.row_stride != v.batch_stride / v.row_stride)
     {
-        fail("k_cache has strides ", k.batch_stride, " (batch) and ", k.row_stride, " (row), v_cache ", v.batch_stride,
-             " and ", v.row_stride, "; batch strides must be the same whole number of rows in both");
+        fail(kNoKernel, "k_cache has strides ", k.batch_stride, " (batch) and ", k.row_stride, " (row), v_cache ",
+             v.batch_stride, " and ", v.row_stride, "; batch strides must be the same whole number of rows in both, "
+             "by which the CK kernels find sequences", kRemedy);
     }
     const std::int64_t rows = k.batch_stride / k.row_stride;
     if(rows * request.cache_batches > std::numeric_limits<std::int32_t>::max())
     {
-        fail("the cache spans ", rows * request.cache_batches, " rows; allowed: up to ",
-             std::numeric_limits<std::int32_t>::max());
+        fail(kNoKernel, "the cache spans ", rows * request.cache_batches, " rows; allowed: up to ",
+             std::numeric_limits<std::int32_t>::max(), kRemedy);
     }
     return rows;
 }

@@ -1,6 +1,7 @@
 // The torch op `varlen_fwd`: checks tensors and sequence tables, and launches.
 #include "varlen_fwd.hpp"
 
+#include <algorithm>
 #include <limits>
 #include <vector>
 
@@ -17,6 +18,8 @@
 
 namespace flash_attn_rocm {
 namespace {
+
+constexpr std::int64_t kInt32Max = std::numeric_limits<std::int32_t>::max();
 
 void check_tensors(const Tensor& q, const Tensor& k, const Tensor& v, bool paged)
 {
@@ -41,7 +44,9 @@ void check_tensors(const Tensor& q, const Tensor& k, const Tensor& v, bool paged
                     describe_shape(v), "; expected ", expected, ", k and v alike, with q's headdim");
 }
 
-void check_used(const Tensor& used, const Tensor& starts)
+// Lengths of keys: within their sequence of cu_seqlens_k, or, where keys are in pages and cu_seqlens_k says nothing about
+// them, within their pages (check_pages); no longer than max_seqlen_k.
+void check_used(const Tensor& used, const Tensor& starts, bool paged, std::int64_t longest)
 {
     if(used.is_cuda())
     {
@@ -51,9 +56,10 @@ void check_used(const Tensor& used, const Tensor& starts)
     const auto* start  = static_cast<const std::int32_t*>(starts.data_ptr());
     for(std::int64_t i = 0; i < used.size(0); ++i)
     {
-        STD_TORCH_CHECK(length[i] >= 0 && length[i] <= start[i + 1] - start[i],
-                        "seqused_k has ", length[i], " at ", i, "; expected 0 to the sequence's length, ",
-                        start[i + 1] - start[i]);
+        const std::int64_t most = paged ? longest : std::min<std::int64_t>(longest, start[i + 1] - start[i]);
+        STD_TORCH_CHECK(length[i] >= 0 && length[i] <= most,
+                        "seqused_k has ", length[i], " at ", i, "; expected 0 to ", most, paged ? ", max_seqlen_k" :
+                        ", the smaller of max_seqlen_k and the sequence's length");
     }
 }
 
@@ -196,8 +202,9 @@ FwdResult varlen_fwd(Tensor q,
     const std::int64_t batch = cu_seqlens_q.size(0) - 1;
     check_int32(cu_seqlens_k, "cu_seqlens_k", {batch + 1}, q);
     check_starts(cu_seqlens_q, "cu_seqlens_q", q.size(0), max_seqlen_q);
-    const std::int64_t rows_k = block_table ? std::numeric_limits<std::int32_t>::max() : k.size(0);
-    check_starts(cu_seqlens_k, "cu_seqlens_k", rows_k, max_seqlen_k);
+    const std::int64_t rows_k = block_table ? kInt32Max : k.size(0);
+    // With seqused_k, cu_seqlens_k only says where keys lie, and with pages not even that.
+    check_starts(cu_seqlens_k, "cu_seqlens_k", rows_k, seqused_k ? kInt32Max : max_seqlen_k);
     std::vector<Tensor> used = {cu_seqlens_q, cu_seqlens_k};
 
     FwdRequest request        = make_request(q, k, batch);
@@ -213,7 +220,7 @@ FwdResult varlen_fwd(Tensor q,
     if(seqused_k)
     {
         check_int32(*seqused_k, "seqused_k", {batch}, q);
-        check_used(*seqused_k, cu_seqlens_k);
+        check_used(*seqused_k, cu_seqlens_k, block_table.has_value(), max_seqlen_k);
         request.sequences.length_k = seqused_k->data_ptr();
         used.push_back(*seqused_k);
     }

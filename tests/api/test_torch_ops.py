@@ -179,10 +179,6 @@ def test_decoding_compiles(kernel_device: str, dynamic: bool) -> None:
 
 
 def test_what_no_kernel_has_is_refused(kernel_device: str) -> None:
-    q, k, v, *bounds = varlen_inputs(kernel_device)
-    leftpad = torch.zeros(5, dtype=torch.int32, device=kernel_device)
-    with pytest.raises(KernelUnavailableError, match=r"leftpad_k is given.*FLASH_ATTN_ROCM_BACKEND=sdpa"):
-        _flash_attn_varlen_forward(q, k, v, *bounds, *LONGEST.values(), 0.0, 0.1, False, leftpad_k=leftpad)
     strided = normal(2, 20, 2, 128).to(kernel_device)[..., ::2]
     with pytest.raises(KernelUnavailableError, match="k_cache has stride 2 in its last dimension"):
         flash_attn_with_kvcache(normal(2, 1, 2, 64).to(kernel_device), strided, strided)

@@ -187,14 +187,21 @@ def test_logits_are_those_of_transformers_own_attention(
     assert called == (flash_attn_rocm.flash_attn_func, flash_attn_rocm.flash_attn_varlen_func)
 
 
+@pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
 @pytest.mark.parametrize("name", ["llama", "mistral, window 5"])
 def test_logits_through_the_kernels(
-    transformers: Any, forget: None, kernel_device: str, monkeypatch: pytest.MonkeyPatch, name: str, dtype: torch.dtype
+    transformers: Any,
+    forget: None,
+    kernel_device: str,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    dtype: torch.dtype,
+    layout: str,
 ) -> None:
     """The CK kernels themselves: on an AMD GPU, else on the emulated one."""
     _let_in(kernel_device, monkeypatch)
-    arguments, counted = inputs("unpadded", kernel_device)
+    arguments, counted = inputs(layout, kernel_device)
     with torch.no_grad():
         models = three_models(transformers, name, dtype, kernel_device)
         check(*(model(**arguments).logits.cpu()[counted] for model in models))

@@ -90,6 +90,32 @@ def _check_pages(pages: Tensor) -> None:
         )
 
 
+def _without_leftpad(
+    cu_seqlens_k: Tensor,
+    seqused_k: Tensor | None,
+    leftpad_k: Tensor,
+    block_table: Tensor | None,
+    dropout_p: float,
+) -> tuple[Tensor, Tensor]:
+    """cu_seqlens_k and seqused_k of the keys that are left without the padding; made on the device, nothing waits.
+
+    In pages that does not work: the kernels multiply whole tiles of values by weights of 0, so that NaN in padding
+    slots would reach the output. And the random bytes of dropout go by the number of a key in its sequence.
+    """
+    if block_table is not None:
+        raise KernelUnavailableError(
+            "leftpad_k and block_table are both given, which no CK kernel has. Set FLASH_ATTN_ROCM_BACKEND=sdpa, or "
+            "leave whole pages of padding out of block_table"
+        )
+    if dropout_p > 0.0:
+        raise KernelUnavailableError(
+            "leftpad_k is given with dropout, which no CK kernel has. Set FLASH_ATTN_ROCM_BACKEND=sdpa, or move the "
+            "starts in cu_seqlens_k and give seqused_k"
+        )
+    lengths = (cu_seqlens_k.diff() if seqused_k is None else seqused_k) - leftpad_k
+    return torch.cat([cu_seqlens_k[:-1] + leftpad_k, cu_seqlens_k[-1:]]), lengths.clamp(min=0)
+
+
 def _contiguous(tensor: Tensor | None) -> Tensor | None:
     """Tables of lengths, pages and slopes are read as they lie in memory."""
     return None if tensor is None else tensor.contiguous()
@@ -173,14 +199,11 @@ def varlen_forward(
     The map is empty without dropout, and unless `want_map`. Rows that belong to no sequence are undefined.
 
     Raises:
-        KernelUnavailableError: as for `forward`; or leftpad_k is given, which no kernel has.
+        KernelUnavailableError: as for `forward`; or leftpad_k is given with a block_table or dropout.
     """
     del want_lse
     if leftpad_k is not None:
-        raise KernelUnavailableError(
-            "leftpad_k is given, which no CK kernel has. Set FLASH_ATTN_ROCM_BACKEND=sdpa, or move the starts in "
-            "cu_seqlens_k and give seqused_k"
-        )
+        cu_seqlens_k, seqused_k = _without_leftpad(cu_seqlens_k, seqused_k, leftpad_k, block_table, dropout_p)
     if block_table is not None:
         _check_pages(k)
     q, softmax_scale = _positive_scale(q, softmax_scale)
@@ -234,7 +257,8 @@ def kvcache_forward(
         _check_pages(k_cache)
         if cache_leftpad is not None:
             raise KernelUnavailableError(
-                "cache_leftpad and block_table are both given, which no CK kernel has. Set FLASH_ATTN_ROCM_BACKEND=sdpa"
+                "cache_leftpad and block_table are both given, which no CK kernel has. Set "
+                "FLASH_ATTN_ROCM_BACKEND=sdpa, or leave whole pages of padding out of block_table"
             )
     for name, cache in (("k_cache", k_cache), ("v_cache", v_cache)):
         if _rows_contiguous(cache) is not cache:
