@@ -11,6 +11,8 @@
 
 #include "describe.hpp"
 #include "error.hpp"
+#include "head_grouping.hpp"
+#include "kfd_topology.hpp"
 #include "library.hpp"
 #include "split.hpp"
 
@@ -124,5 +126,43 @@ int fa_rocm_choose_num_splits(int batch, int heads, int seqlen_q, int seqlen_k, 
         }
         const flash_attn_rocm::SplitProblem problem{batch, heads, seqlen_q, seqlen_k, tile_m, multiprocessors};
         return static_cast<int>(flash_attn_rocm::choose_num_splits(problem));
+    });
+}
+
+int fa_rocm_set_last_level_cache(const char* gfx, long long bytes, int head_grouping)
+{
+    return guarded([&] {
+        if(gfx == nullptr || bytes < 0)
+        {
+            flash_attn_rocm::fail("fa_rocm_set_last_level_cache: gfx is ", gfx == nullptr ? "NULL" : gfx, ", bytes ", bytes,
+                                  "; expected a GPU's name and a size from 0");
+        }
+        Library::instance().devices().set_cache(gfx, {bytes, head_grouping != 0});
+        return 0;
+    });
+}
+
+int fa_rocm_read_environment(void)
+{
+    return guarded([&] {
+        Library::instance().read_environment();
+        return 0;
+    });
+}
+
+int fa_rocm_choose_kv_heads(int heads_k, long long head_bytes, int query_tiles, long long cache_bytes)
+{
+    return guarded([&] {
+        return static_cast<int>(
+            flash_attn_rocm::kv_heads_per_launch({heads_k, head_bytes, query_tiles, cache_bytes}));
+    });
+}
+
+int fa_rocm_kfd_cache_kib(const char* nodes, int domain, int bus, int device, const char* gfx)
+{
+    return guarded([&] {
+        const std::string directory = required_path("fa_rocm_kfd_cache_kib", nodes);
+        const flash_attn_rocm::PciAddress address{domain, bus, device};
+        return static_cast<int>(flash_attn_rocm::kfd_cache_bytes(directory, address, gfx == nullptr ? "" : gfx) / 1024);
     });
 }

@@ -42,6 +42,21 @@ FA_ROCM_EXPORT int fa_rocm_launch_counts(char* buffer, size_t size);
 FA_ROCM_EXPORT int fa_rocm_choose_num_splits(
     int batch, int heads, int seqlen_q, int seqlen_k, int tile_m, int multiprocessors);
 
+/* What is known of a GPU's last-level cache, for devices used later: its size where the driver does not say it, and
+ * whether heads are launched in groups whose keys and values fit it. */
+FA_ROCM_EXPORT int fa_rocm_set_last_level_cache(const char* gfx, long long bytes, int head_grouping);
+
+/* Reads CK_TILE_FMHA_DISABLE_HEAD_GROUPING, CK_TILE_FMHA_HEAD_GROUP_LOG and CK_TILE_FMHA_LLC_CACHE_MB again, which are
+ * otherwise read once, at the first launch. */
+FA_ROCM_EXPORT int fa_rocm_read_environment(void);
+
+/* How many heads of keys and values one launch takes, heads_k for all of them. Pure. head_bytes: keys and values of one
+ * head; query_tiles: workgroups that read them; cache_bytes: last-level cache, 0 for none. */
+FA_ROCM_EXPORT int fa_rocm_choose_kv_heads(int heads_k, long long head_bytes, int query_tiles, long long cache_bytes);
+
+/* KiB of the last-level cache of a GPU in a directory like /sys/class/kfd/kfd/topology/nodes; 0 where it says none. */
+FA_ROCM_EXPORT int fa_rocm_kfd_cache_kib(const char* nodes, int domain, int bus, int device, const char* gfx);
+
 #ifdef __cplusplus
 }
 #endif

@@ -1,6 +1,8 @@
 // Reports of the library's state as JSON.
 #include "describe.hpp"
 
+#include <cmath>
+
 #include <nlohmann/json.hpp>
 
 #include "error.hpp"
@@ -9,6 +11,30 @@ namespace flash_attn_rocm {
 namespace {
 
 using Json = nlohmann::json;
+
+// Without dropout, batch and varlen forward launch as many heads of keys and values at once as fit `kv_bytes_per_launch`
+// where all together have at least `kv_bytes_from` bytes.
+Json describe_grouping(Library& library, const DeviceFacts& facts)
+{
+    const GroupingSwitches switches = library.grouping_switches();
+    const CacheSize cache           = choose_cache(switches, facts.cache);
+    const char* off                 = !facts.head_grouping ? "not tried on this GPU"
+                                      : switches.disabled  ? "CK_TILE_FMHA_DISABLE_HEAD_GROUPING"
+                                      : cache.bytes == 0   ? "no last-level cache is known"
+                                                           : nullptr;
+    Json row = {{"cache_bytes", cache.bytes}, {"cache_source", cache.source}, {"active", off == nullptr}};
+    if(off != nullptr)
+    {
+        row["reason"] = off;
+        return row;
+    }
+    const CacheUse use         = cache_use(cache.bytes);
+    const double target        = static_cast<double>(cache.bytes) * use.share;
+    row["kv_bytes_per_launch"] = static_cast<std::int64_t>(target);
+    row["kv_bytes_from"]       = static_cast<std::int64_t>(std::ceil(target * use.worthwhile));
+    row["max_launches"]        = kMaxHeadGroups;
+    return row;
+}
 
 Json describe_device(Library& library, const HipRuntime& hip, int device)
 {
@@ -20,6 +46,7 @@ Json describe_device(Library& library, const HipRuntime& hip, int device)
         row["gfx"]               = facts.gfx;
         row["multiprocessors"]   = facts.multiprocessors;
         row["wave_size"]         = facts.wave_size;
+        row["head_grouping"]     = describe_grouping(library, facts);
         const Manifest& manifest = library.manifest(facts.gfx);
         row["kernels"]           = printable(manifest.path.string());
         row["kernel_count"]      = manifest.kernels.size();

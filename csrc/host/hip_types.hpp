@@ -27,12 +27,17 @@ struct HipDeviceProperties
     int warp_size;
     char before_multiprocessors[76];
     int multiprocessors;
-    char before_gfx[768];
+    char before_pci[192];
+    int pci_bus;
+    int pci_device;
+    int pci_domain;
+    char before_gfx[564];
     char gfx[256]; // "gfx1201" or "gfx90a:sramecc+:xnack-"
     char after[4096 - 1416];
 };
 static_assert(offsetof(HipDeviceProperties, warp_size) == 308);
 static_assert(offsetof(HipDeviceProperties, multiprocessors) == 388);
+static_assert(offsetof(HipDeviceProperties, pci_bus) == 584);
 static_assert(offsetof(HipDeviceProperties, gfx) == 1160);
 static_assert(sizeof(HipDeviceProperties) == 4096);
 

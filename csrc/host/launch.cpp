@@ -2,11 +2,13 @@
 #include "launch.hpp"
 
 #include <algorithm>
+#include <cstdio>
 #include <limits>
 
 #include "checks.hpp"
 #include "dispatch.hpp"
 #include "error.hpp"
+#include "head_grouping.hpp"
 #include "kernel_args.hpp"
 
 namespace flash_attn_rocm {
@@ -97,7 +99,10 @@ FwdKernel select_fwd_kernel(Library& library, int device, const FwdRequest& requ
     return {manifest, *choice.kernel};
 }
 
-void launch_fwd(Library& library, int device, HipStream stream, const FwdKernel& chosen, const FwdRequest& request)
+namespace {
+
+// One launch for all heads of `request`, or several where the batch needs them.
+void launch_heads(Library& library, int device, HipStream stream, const FwdKernel& chosen, const FwdRequest& request)
 {
     ArgValues values = fwd_arg_values(request);
     const std::int64_t step = batches_per_launch(request);
@@ -120,6 +125,51 @@ void launch_fwd(Library& library, int device, HipStream stream, const FwdKernel&
         set_pointers(values, request, first);
         const Grid grid = fwd_grid(chosen.kernel, request, std::min(step, request.batch - first));
         launch_kernel(library, device, stream, chosen, values, grid);
+    }
+}
+
+// Query heads that one launch takes. With dropout all of them: the kernels number random values from the first head of a
+// launch, and read the offset that would make up for it from device memory.
+std::int64_t heads_per_launch(Library& library, int device, const KernelInfo& kernel, const FwdRequest& request)
+{
+    const DeviceFacts& facts        = library.devices().facts(library.hip(), device);
+    const GroupingSwitches switches = library.grouping_switches();
+    if(!facts.head_grouping || switches.disabled || request.dropout.p > 0)
+    {
+        return request.heads_q;
+    }
+    const CacheSize cache = choose_cache(switches, facts.cache);
+    GroupingProblem problem;
+    problem.heads_k     = request.heads_k;
+    problem.head_bytes  = request.seqlen_k * request.hdim * 2 * kElementBytes;
+    problem.query_tiles = (request.seqlen_q + kernel.tile_m - 1) / kernel.tile_m;
+    problem.cache_bytes = cache.bytes;
+    const std::int64_t heads = kv_heads_per_launch(problem) * (request.heads_q / request.heads_k);
+    if(switches.log)
+    {
+        std::fprintf(stderr, "flash_attn_rocm: device %d: %lld of %lld heads a launch; keys and values have %lld bytes a "
+                             "head, the last-level cache %lld (%s)\n",
+                     device, static_cast<long long>(heads), static_cast<long long>(request.heads_q),
+                     static_cast<long long>(problem.head_bytes), static_cast<long long>(cache.bytes),
+                     cache.source);
+    }
+    return heads;
+}
+
+} // namespace
+
+void launch_fwd(Library& library, int device, HipStream stream, const FwdKernel& chosen, const FwdRequest& request)
+{
+    const std::int64_t heads = heads_per_launch(library, device, chosen.kernel, request);
+    if(heads >= request.heads_q)
+    {
+        launch_heads(library, device, stream, chosen, request);
+        return;
+    }
+    for(std::int64_t first = 0; first < request.heads_q; first += heads)
+    {
+        const std::int64_t count = std::min(heads, request.heads_q - first);
+        launch_heads(library, device, stream, chosen, slice_heads(request, first, count));
     }
 }
 

@@ -104,6 +104,23 @@ const HipRuntime& Library::hip()
     return *hip_;
 }
 
+GroupingSwitches Library::grouping_switches()
+{
+    const std::lock_guard lock(mutex_);
+    if(!grouping_)
+    {
+        grouping_ = read_grouping_switches();
+    }
+    return *grouping_;
+}
+
+void Library::read_environment()
+{
+    const GroupingSwitches switches = read_grouping_switches();
+    const std::lock_guard lock(mutex_);
+    grouping_ = switches;
+}
+
 const Manifest& Library::manifest(const std::string& gfx)
 {
     const std::lock_guard lock(mutex_);

@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -37,6 +38,10 @@ public:
     // naming the package that would hold them when there are none.
     const Manifest& manifest(const std::string& gfx);
 
+    // The environment's switches, read at the first call and by read_environment().
+    GroupingSwitches grouping_switches();
+    void read_environment();
+
     DeviceCache& devices() { return devices_; }
     ModuleCache& modules() { return modules_; }
 
@@ -49,6 +54,7 @@ private:
     std::unique_ptr<HipRuntime> hip_;
     std::map<std::filesystem::path, std::unique_ptr<Manifest>> loaded_; // by path of kernels.json; never shrinks
     std::map<std::string, const Manifest*> manifests_;                  // by GPU, for the present kernel_paths_
+    std::optional<GroupingSwitches> grouping_;
     DeviceCache devices_;
     ModuleCache modules_;
 };

@@ -9,6 +9,7 @@ import threading
 import torch
 
 from flash_attn_rocm import environment, op_registration, paths
+from flash_attn_rocm.archs import load_archs
 from flash_attn_rocm.errors import BackendChoiceError, LibraryNotFoundError
 
 _lock = threading.Lock()
@@ -59,6 +60,13 @@ def _pass_kernel_roots(library: ctypes.CDLL) -> None:
     _kernels = os.environ.get(environment.KERNELS)
 
 
+def _pass_caches(library: ctypes.CDLL) -> None:
+    """What the tables say of each GPU's last-level cache, by whose size the library groups heads."""
+    for arch in load_archs().values():
+        size = ctypes.c_longlong(arch.llc_mib << 20)
+        _check(library, library.fa_rocm_set_last_level_cache(arch.gfx.encode(), size, int(arch.head_grouping)))
+
+
 def _load() -> ctypes.CDLL:
     global _emulated
     path = paths.library_path()
@@ -82,6 +90,7 @@ def _load() -> ctypes.CDLL:
     if hip_library is not None:
         _check(library, library.fa_rocm_use_hip_library(os.fsencode(hip_library)))
     _pass_kernel_roots(library)
+    _pass_caches(library)
     op_registration.register()
     _emulated = environment.emulated_gpus()
     return library

@@ -24,6 +24,7 @@ _KEYS: dict[str, type] = {
     "memory_gib": int,
     "l2_mib": int,
     "llc_mib": int,
+    "head_grouping": bool,
     "matrix": str,
     "bf16_rounding": int,
     "packaged": bool,
@@ -48,6 +49,7 @@ class Arch:
     memory_gib: int
     l2_mib: int
     llc_mib: int
+    head_grouping: bool
     matrix: str
     bf16_rounding: int
     packaged: bool
