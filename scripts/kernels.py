@@ -22,6 +22,7 @@ from scripts.buildlib.cache_root import cache_root  # noqa: E402
 from scripts.buildlib.console import make_console  # noqa: E402
 from scripts.buildlib.errors import BadRequestError, BuildError  # noqa: E402
 from scripts.buildlib.jobs import available_cpus, available_mib, choose_jobs  # noqa: E402
+from scripts.buildlib.kernel_sizes import make_size_table  # noqa: E402
 from scripts.buildlib.kernel_tables import find_objdump, make_plan_table, make_report, make_report_table  # noqa: E402
 from scripts.buildlib.kernels import KernelRequest, build_kernels, plan_request  # noqa: E402
 from scripts.buildlib.launcher import find_launcher  # noqa: E402
@@ -49,13 +50,14 @@ def parse_options(arguments: list[str]) -> argparse.Namespace:
         nargs="+",
         default=[],
         metavar="DIR",
-        help="take the results of all shards from these directories (their --out) instead of compiling",
+        help="compile nothing: take the results of all shards from these directories, `cache` below their --out",
     )
     parser.add_argument(
         "--launcher", help="program to put before the compiler, or off (default: sccache where it is configured)"
     )
     parser.add_argument("--dry-run", action="store_true", help="print the plan with its cost and stop")
     parser.add_argument("--report", action="store_true", help="print registers, spills and sizes of what is built")
+    parser.add_argument("--sizes", action="store_true", help="print the bytes of what is built, installed and packed")
     parser.add_argument("--json", action="store_true", help="with --report: as JSON, one object per GPU")
     parser.add_argument(
         "--check-reproducible",
@@ -86,6 +88,9 @@ def run(options: argparse.Namespace, console: Console) -> None:
             print(json.dumps(reports, indent=1))
         else:
             console.print(make_report_table(reports))
+        return
+    if options.sizes:
+        console.print(make_size_table(request.out, [arch.gfx for arch in request.archs]))
         return
     if options.dry_run:
         units = [unit for group in plan.values() for unit in group]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 from pathlib import Path
 
 import pytest
@@ -122,6 +123,21 @@ def test_report_lists_every_kernel_with_its_registers(capsys: pytest.CaptureFixt
     assert out.count("fmha_fwd_gfx1201_") == 24
     assert "146" in out
     assert "compiler: clang version 22.1.8" in out
+
+
+def test_sizes_are_installed_and_packed_as_a_whole(capsys: pytest.CaptureFixture[str], workshop: Workshop) -> None:
+    built = workshop.build()
+    directory = built.manifests["gfx1201"].parent
+    noise = random.Random(0).randbytes(3_000_000)  # does not compress, but twice the same is once
+    for name in ("fmha_fwd_gfx1201_bf16_d64.co", "fmha_fwd_gfx1201_fp16_d64.co"):
+        (directory / name).write_bytes(noise)
+    code, out, _ = run_command(capsys, "--sizes", "--arch", "gfx1201", "--out", str(workshop.root / "out"))
+    assert code == 0
+    (row,) = [line for line in out.splitlines() if "gfx1201" in line]
+    gpu, profile, kernels, objects, installed, download = row.strip("│ ").replace("│", " ").split()
+    assert (gpu, profile, kernels, objects) == ("gfx1201", "smoke", "24", "4")
+    assert 6.0 <= float(installed) < 6.2
+    assert 3.0 <= float(download) < 3.1
 
 
 def test_a_compiler_that_writes_paths_into_its_output_is_found_out(workshop: Workshop) -> None:
