@@ -1,8 +1,9 @@
-"""Generate recipe/variants.yaml from the GPU tables in src/flash_attn_rocm/archs; `--check` only compares."""
+"""Generate recipe/variants.yaml from the GPU tables in src/flash_attn_rocm/archs."""
 
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from pathlib import Path
 
@@ -65,7 +66,11 @@ def render_variants() -> str:
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--check", action="store_true", help="fail if variants.yaml is not what would be generated")
+    parser.add_argument("--list", action="store_true", help="only print the GPUs that packages are built for, as JSON")
     options = parser.parse_args(arguments)
+    if options.list:
+        print(json.dumps(list(packaged_archs())))
+        return 0
     if not options.check:
         TARGET.write_text(render_variants(), encoding="utf-8")
         return 0

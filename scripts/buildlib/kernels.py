@@ -54,7 +54,7 @@ class KernelRequest:
     max_jobs: int | None = None
     launcher: tuple[str, ...] = ()  # put before every compiler command
     shard: Shard | None = None  # only this part; its results are left in `out`/cache for `merge`
-    merge: tuple[Path, ...] = ()  # `out` of every part: nothing is compiled
+    merge: tuple[Path, ...] = ()  # `out`/cache of every part: nothing is compiled
 
 
 @dataclass(frozen=True)

@@ -60,26 +60,25 @@ def units_of_shard(units: Sequence[Unit], shard: Shard) -> tuple[Unit, ...]:
 
 
 def share_results(out: Path, jobs: Sequence[Job]) -> None:
-    """Leave the results of a shard in its output directory, for `take_results` on another machine."""
+    """Leave the results of a shard in `out`/cache, for `take_results` on another machine."""
     directory = out / SHARD_CACHE
     shutil.rmtree(directory, ignore_errors=True)
-    directory.mkdir(parents=True)
     CompileCache(cache_root() / KERNEL_CACHE).copy_to(CompileCache(directory), [job_key(job) for job in jobs])
 
 
-def take_results(outs: Sequence[Path], jobs: Sequence[Job]) -> None:
-    """Put what the shards left in their output directories into this machine's compile cache.
+def take_results(shared: Sequence[Path], jobs: Sequence[Job]) -> None:
+    """Put what shards left in `SHARD_CACHE` below their output directories into this machine's compile cache.
 
     Raises:
-        BadRequestError: a directory is not a shard's.
+        BadRequestError: a directory is no such one.
         BuildError: none of them holds what a job makes.
     """
     cache = CompileCache(cache_root() / KERNEL_CACHE)
-    for out in outs:
-        if not (out / SHARD_CACHE).is_dir():
-            raise BadRequestError("--merge", str(out), "directories that `kernels --shard I/N --out DIR` filled")
-        shared = CompileCache(out / SHARD_CACHE)
-        shared.copy_to(cache, shared.keys())
+    for directory in shared:
+        part = CompileCache(directory)
+        if not (keys := part.keys()):
+            raise BadRequestError("--merge", str(directory), "DIR/cache of every `kernels --shard I/N --out DIR`")
+        part.copy_to(cache, keys)
     lacking = [job.unit for job in jobs if cache.find(job_key(job), job_roots(job)) is None]
     if lacking:
         raise BuildError(

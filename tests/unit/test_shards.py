@@ -50,7 +50,7 @@ def _compile_parts(workshop: Workshop, monkeypatch: pytest.MonkeyPatch, indices:
         built = workshop.build(f"part-{index}", shard=Shard(index, COUNT))
         assert not built.cached
         assert not built.manifests
-        outs.append(workshop.root / f"part-{index}")
+        outs.append(workshop.root / f"part-{index}" / "cache")
     monkeypatch.setenv("FLASH_ATTN_ROCM_CACHE", str(workshop.root / "cache of the last machine"))
     return outs
 
@@ -89,7 +89,7 @@ def test_results_of_other_sources_are_not_taken(workshop: Workshop, monkeypatch:
 
 
 def test_a_directory_that_is_no_part_is_a_bad_request(workshop: Workshop) -> None:
-    with pytest.raises(BadRequestError, match=r"--merge is '.*/bin'; allowed: directories that `kernels --shard"):
+    with pytest.raises(BadRequestError, match=r"--merge is '.*/bin'; allowed: DIR/cache of every `kernels --shard"):
         workshop.build(merge=(workshop.root / "bin",))
 
 
