@@ -22,17 +22,24 @@ _ROW_KEYS: dict[str, type | tuple[type, ...]] = {
     "block": list,
     "waves": list,
     "matrix": list,
+    "pipeline": str,
     "why": str,
 }
+# CK's pipelines: "registers" (QRKSVS) brings K and V through registers into LDS, "async" (QRKSVSAsync) K directly.
+PIPELINES = ("registers", "async")
 
 
 @dataclass(frozen=True, order=True)
 class Tile:
-    """Numbers of CK's TileFmhaShape: block is (m0, n0, k0, n1, k1, head dim), waves and matrix are (m, n, k)."""
+    """Numbers of CK's TileFmhaShape: block is (m0, n0, k0, n1, k1, head dim), waves and matrix are (m, n, k).
+
+    The pipeline is one of PIPELINES.
+    """
 
     block: tuple[int, int, int, int, int, int]
     waves: tuple[int, int, int]
     matrix: tuple[int, int, int]
+    pipeline: str = "registers"
 
     @property
     def m(self) -> int:
@@ -71,14 +78,17 @@ def _ints(row: dict[str, Any], key: str, count: int, where: str, path: Path) -> 
 
 
 def _add_row(table: TileTable, row: Any, where: str, path: Path) -> None:
-    checked: dict[str, Any] = check_keys(row, _ROW_KEYS, path, where, optional=("page",))
+    checked: dict[str, Any] = check_keys(row, _ROW_KEYS, path, where, optional=("page", "pipeline"))
     for key, allowed in (("dtypes", DTYPES), ("paddings", PADDINGS)):
         if not checked[key] or not set(checked[key]) <= set(allowed):
             raise TableError(path, f"{where}: {key} is {checked[key]!r}; allowed: {list(allowed)}")
     if checked["op"] not in TILED_OPS:
         raise TableError(path, f"{where}: op is {checked['op']!r}; allowed: {list(TILED_OPS)}")
     b, w, x = (_ints(checked, k, n, where, path) for k, n in (("block", 6), ("waves", 3), ("matrix", 3)))
-    tile = Tile((b[0], b[1], b[2], b[3], b[4], b[5]), (w[0], w[1], w[2]), (x[0], x[1], x[2]))
+    pipeline = checked.get("pipeline", PIPELINES[0])
+    if pipeline not in PIPELINES:
+        raise TableError(path, f"{where}: pipeline is {pipeline!r}; allowed: {list(PIPELINES)}")
+    tile = Tile((b[0], b[1], b[2], b[3], b[4], b[5]), (w[0], w[1], w[2]), (x[0], x[1], x[2]), pipeline)
     for dtype in checked["dtypes"]:
         for padding in checked["paddings"]:
             served = (checked["op"], dtype, checked["hdim"], padding, checked.get("page", 0))

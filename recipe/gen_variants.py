@@ -10,7 +10,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "src"))
 
-from flash_attn_rocm.archs import packaged_archs  # noqa: E402
+from flash_attn_rocm.archs import load_archs  # noqa: E402
 
 TARGET = ROOT / "recipe" / "variants.yaml"
 
@@ -49,7 +49,7 @@ def _yaml_list(key: str, values: list[str]) -> str:
 
 def render_variants() -> str:
     """The text of variants.yaml."""
-    archs = packaged_archs().values()
+    archs = load_archs().values()
     return "".join(
         [
             _HEADER,

@@ -107,8 +107,8 @@ def main() -> int:
         "--kernels",
         type=Path,
         nargs="+",
-        default=[ROOT / "build" / "kernels", ROOT / "build" / "evidence"],
-        help="directories of <gfx>/kernels.json (default: those of the packages, and those that only tests run)",
+        default=[ROOT / "build" / "kernels"],
+        help="directories of <gfx>/kernels.json (default: build/kernels)",
     )
     parser.add_argument("--repeats", type=int, default=5)
     options = parser.parse_args()

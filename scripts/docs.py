@@ -49,7 +49,8 @@ def support_table() -> str:
     backward = any(kernel.op.startswith("fmha_bwd") for kernel in kernels)
     offers = [offer(forward) for offer in FEATURES.values()]
     for arch in load_archs().values():
-        cells = offers if arch.packaged else ["SDPA"] * len(offers)  # then everything runs on torch's attention
+        # Where the policy is torch's attention, everything runs on it.
+        cells = offers if arch.forward_backend == "ck" else ["SDPA"] * len(offers)
         directions = arch.forward_backend.upper(), arch.backward_backend.upper() if backward else "SDPA"
         row = [arch.gfx, ", ".join(arch.products), directions[0], *cells, directions[1]]
         lines.append(f"| {' | '.join(row)} |")

@@ -81,11 +81,11 @@ def amd_gpu() -> bool:
         return False
     import torch
 
-    from flash_attn_rocm.archs import packaged_archs
+    from flash_attn_rocm.archs import load_archs
 
     if torch.version.hip is None or not torch.cuda.is_available():
         return False
-    return torch.cuda.get_device_properties(0).gcnArchName.split(":")[0] in packaged_archs()
+    return torch.cuda.get_device_properties(0).gcnArchName.split(":")[0] in load_archs()
 
 
 @pytest.fixture

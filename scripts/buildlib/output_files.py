@@ -65,16 +65,16 @@ def _emulator(prefix: Path) -> None:
     from ck.golden import find_golden
     from scripts.buildlib.cache_root import cache_root
     from scripts.buildlib.emulator import build_emulator
-    from scripts.buildlib.evidence import find_evidence
+    from scripts.buildlib.kept_kernels import find_kept
 
-    evidence = find_evidence(cache_root())
+    kept = find_kept(cache_root())
     golden = find_golden(cache_root())  # `./pixiw run build` has fetched them; without them all other kernels run
     build_emulator(
         clangxx=find_program("clang++", _IN_RECIPE),
         llvm_objdump=find_program("llvm-objdump", _IN_RECIPE),
         kernel_dirs=[
             *sorted((prefix / "share" / "flash_attn_rocm").glob("*/")),
-            *([evidence] if evidence is not None else []),
+            *([kept] if kept is not None else []),
         ],
         golden_dirs=[golden] if golden else [],
         build_dir=ROOT / "build" / "emulator",

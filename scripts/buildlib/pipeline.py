@@ -18,15 +18,15 @@ from ck.errors import CkError
 from ck.golden import fetch_golden
 from ck.source import CkSource, choose_source, hash_tree
 from ck.wheel import load_pin
-from flash_attn_rocm.archs import Arch, load_archs
+from flash_attn_rocm.archs import Arch
 from flash_attn_rocm.gpu_identity import driver_gpus
 from scripts.buildlib import channel as local_channel
 from scripts.buildlib import packages as conda_packages
 from scripts.buildlib.cache_root import cache_root
 from scripts.buildlib.errors import BuildError
-from scripts.buildlib.evidence import GPUS, PROFILE, keep_evidence
 from scripts.buildlib.install import install_packages
 from scripts.buildlib.kernels import KernelRequest, build_kernels
+from scripts.buildlib.kept_kernels import keep_kernels
 from scripts.buildlib.launcher import find_launcher
 from scripts.buildlib.request import choose_archs, choose_hdims, choose_max_jobs
 from scripts.buildlib.sources import hash_all_sources, write_record
@@ -115,15 +115,7 @@ def compile_kernels(work: Pipeline) -> None:
     # Without a status line: the compiles have a progress line of their own.
     built = build_kernels(request, work.console, work.toolchain, work.ck)
     work.finish("kernels", time.monotonic() - started, built.summary())
-    if not (work.ck and work.ck.pinned):
-        return  # which GPUs another CK has kernels for is not known
-    started, out = time.monotonic(), ROOT / "build" / "evidence"
-    cpu_s = 0.0
-    for gfx, hdims in GPUS.items():
-        request = KernelRequest(PROFILE, (load_archs()[gfx],), out, hdims, jobs, launcher)
-        cpu_s += build_kernels(request, work.console, work.toolchain, work.ck).cpu_s
-    keep_evidence(out, work.cache)
-    work.finish("kernels for tests", time.monotonic() - started, f"{', '.join(GPUS)}: {cpu_s:.0f} CPU-s")
+    keep_kernels(out, [arch.gfx for arch in work.archs], work.cache)
 
 
 def package_settings(work: Pipeline) -> dict[str, str]:

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 from flash_attn_rocm import environment, paths, policy
-from flash_attn_rocm.archs import load_archs, packaged_archs
+from flash_attn_rocm.archs import load_archs
 from flash_attn_rocm.backends import Choice, Rules, choice_for, gpu_name
 from flash_attn_rocm.errors import FlashAttnRocmError, KernelManifestError
 from flash_attn_rocm.gpu_identity import find_override
@@ -273,7 +273,7 @@ def info() -> Info:
         kernels=tuple(kernels),
         loaded=loaded,
         installed=tuple(hip_runtimes.installed_runtimes(os.environ, torch_directory, [emulator])),
-        override=find_override(packaged_archs()),
+        override=find_override(load_archs()),
         flash_attn=_distribution("flash_attn"),
     )
     return Info(

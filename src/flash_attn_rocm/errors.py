@@ -69,19 +69,6 @@ class KernelsNotInstalledError(FlashAttnRocmError, RuntimeError):
         )
 
 
-class NoKernelsForGpuError(FlashAttnRocmError, RuntimeError):
-    """CK kernels were asked for on a GPU that this version has none for, in no package; `note` as above."""
-
-    def __init__(self, gfx: str, asked_by: str, packaged: tuple[str, ...], note: str = "") -> None:
-        self.gfx = gfx
-        self.packaged = packaged
-        self.fix = "Without that setting, or with FLASH_ATTN_ROCM_BACKEND=sdpa, torch's own attention runs."
-        super().__init__(
-            f"{asked_by} asks for CK kernels on GPU {gfx!r}, but this version has none for it; it has them for: "
-            f"{', '.join(packaged)}. {note and note + '. '}{self.fix}"
-        )
-
-
 class KernelManifestError(FlashAttnRocmError, RuntimeError):
     """A GPU's kernels.json is damaged or of another version."""
 

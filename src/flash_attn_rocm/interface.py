@@ -21,7 +21,6 @@ They raise:
     InputError: an argument has a wrong rank, dtype, device, shape or value. Values of integer tensors on a GPU are
         checked only with FLASH_ATTN_ROCM_CHECK_VALUES=1, for that waits for the GPU.
     KernelsNotInstalledError: the tensors are on a GPU whose kernel package is not installed.
-    NoKernelsForGpuError: FLASH_ATTN_ROCM_BACKEND=ck on a GPU for which this version has no kernels.
     KernelUnavailableError: the installed kernels do not cover this request.
 """
 

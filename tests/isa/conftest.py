@@ -41,11 +41,6 @@ def kernel_directories() -> list[Path]:
     return [path for path in paths if (path / GFX / "kernels.json").exists()]
 
 
-def evidence_directory() -> Path:
-    """CK kernels of GPUs that have no kernel package, as <gfx>/."""
-    return Path(os.environ.get("FLASH_ATTN_ROCM_EVIDENCE", ROOT / "build" / "evidence"))
-
-
 @pytest.fixture(scope="session")
 def emulator() -> Path:
     directory = emulator_directory()

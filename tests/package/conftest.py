@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from flash_attn_rocm.archs import packaged_archs
+from flash_attn_rocm.archs import load_archs
 from scripts.buildlib.packages import Output, render_outputs, variant_choices
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -33,4 +33,4 @@ def environment() -> Path:
 @pytest.fixture(scope="session")
 def outputs() -> list[Output]:
     """What the recipe makes for every GPU on linux-64."""
-    return render_outputs(variant_choices(list(packaged_archs().values()), {}))
+    return render_outputs(variant_choices(list(load_archs().values()), {}))

@@ -20,7 +20,7 @@ def _build(*arguments: str) -> subprocess.CompletedProcess[str]:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--arch", "gfx0"], "'gfx0'; allowed: native, gfx1200, gfx1201"),
+        (["--arch", "gfx0"], "'gfx0'; allowed: native, all, gfx1100, gfx1101"),
         (["--profile", "tiny"], "invalid choice: 'tiny'"),
         (["--stage", "host"], "--stage host without --into; allowed: toolchain"),
         (["--stage", "verify", "--into", "/tmp/x"], "--stage verify with --into; allowed: kernels, host, emulator"),

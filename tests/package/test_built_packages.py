@@ -13,7 +13,7 @@ import pytest
 from conda_package_handling import api
 from elftools.elf.elffile import ELFFile
 
-from flash_attn_rocm.archs import packaged_archs
+from flash_attn_rocm.archs import load_archs
 
 ROOT = Path(__file__).resolve().parents[2]
 EM_AMDGPU = "EM_AMDGPU"
@@ -131,7 +131,7 @@ def test_selector_has_no_files_and_is_constrained_to_its_gpu(opened: dict[str, O
     table = tomllib.loads((ROOT / "src" / "flash_attn_rocm" / "archs" / f"{gfx}.toml").read_text(encoding="utf-8"))
     assert one.files == []
     assert index["constrains"][0] == f"__amdgpu_arch =={table['amdgpu_arch']}"
-    assert all(f"=={arch.amdgpu_arch}" in index["constrains"][1] for arch in packaged_archs().values())
+    assert all(f"=={arch.amdgpu_arch}" in index["constrains"][1] for arch in load_archs().values())
     assert index["depends"] == [f"flash-attn-rocm-kernels-{gfx} =={index['version']}"]
 
 

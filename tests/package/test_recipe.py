@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from flash_attn_rocm.archs import load_arch, packaged_archs
+from flash_attn_rocm.archs import load_arch, load_archs
 from scripts.buildlib.packages import Output, render_outputs, variant_choices
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -23,14 +23,14 @@ def _recipe(outputs: list[Output], name: str) -> dict[str, Any]:
 
 def test_linux_makes_all_packages_kernels_first(outputs: list[Output]) -> None:
     names = [output.name for output in outputs]
-    kernels = [f"flash-attn-rocm-kernels-{gfx}" for gfx in packaged_archs()]
+    kernels = [f"flash-attn-rocm-kernels-{gfx}" for gfx in load_archs()]
     assert names[: len(kernels)] == kernels
     assert names[-3:] == ["flash-attn-rocm", "flash-attn-rocm-emulator", "flash-attn-rocm-compat"]
     assert set(names[len(kernels) : -3]) == {"flash-attn-rocm-kernels"}
 
 
 def test_windows_makes_the_same_kernel_packages(outputs: list[Output]) -> None:
-    windows = render_outputs(variant_choices(list(packaged_archs().values()), {}), "win-64")
+    windows = render_outputs(variant_choices(list(load_archs().values()), {}), "win-64")
     assert "flash-attn-rocm-emulator" not in {output.name for output in windows}
     noarch = {output.file_name for output in outputs if output.subdir == "noarch"}
     assert {output.file_name for output in windows if output.subdir == "noarch"} == noarch
@@ -44,11 +44,11 @@ def test_recipe_names_no_gpu() -> None:
 
 
 def test_selector_is_constrained_and_not_required(outputs: list[Output]) -> None:
-    for gfx in packaged_archs():
+    for gfx in load_archs():
         selectors = [output for output in outputs if output.name == "flash-attn-rocm-kernels"]
         (selector,) = [output for output in selectors if output.build_string.startswith(f"{gfx}_")]
         requirements = selector.rendered.recipe.to_dict()["requirements"]
-        every = "|".join(f"=={arch.amdgpu_arch}" for arch in packaged_archs().values())
+        every = "|".join(f"=={arch.amdgpu_arch}" for arch in load_archs().values())
         own = f"__amdgpu_arch =={load_arch(gfx).amdgpu_arch}"
         assert requirements["run_constraints"] == [own, f"__amdgpu_arch {every}"]
         assert requirements["run"] == [f"flash-attn-rocm-kernels-{gfx} =={selector.version}"]
@@ -66,7 +66,7 @@ def test_main_package_has_no_python_and_no_torch_axis(outputs: list[Output]) -> 
 
 @pytest.mark.parametrize("setting", ["build_cache", "ck_root", "max_jobs"])
 def test_places_and_speed_change_no_package(outputs: list[Output], setting: str) -> None:
-    other = render_outputs(variant_choices(list(packaged_archs().values()), {setting: "7"}))
+    other = render_outputs(variant_choices(list(load_archs().values()), {setting: "7"}))
     assert [output.file_name for output in other] == [output.file_name for output in outputs]
 
 
@@ -84,7 +84,7 @@ def test_settings_reach_the_build_scripts(
     settings: dict[str, str], stages: tuple[str, ...], variable: tuple[str, str]
 ) -> None:
     """rattler-build hands on no variable of the caller: what is not named in the recipe is lost."""
-    found = render_outputs(variant_choices(list(packaged_archs().values()), settings))
+    found = render_outputs(variant_choices(list(load_archs().values()), settings))
     for output in found:
         if output.stage in stages:
             assert output.rendered.recipe.to_dict()["build"]["script"]["env"][variable[0]] == variable[1], output.name
@@ -92,9 +92,9 @@ def test_settings_reach_the_build_scripts(
 
 @pytest.mark.parametrize("settings", [{"profile": "full", "opt_dim": "64"}, {"ck_tree": "0123456789ab"}])
 def test_profile_head_dims_and_ck_change_only_kernels(outputs: list[Output], settings: dict[str, str]) -> None:
-    other = render_outputs(variant_choices(list(packaged_archs().values()), settings))
+    other = render_outputs(variant_choices(list(load_archs().values()), settings))
     changed = {old.name for old, new in zip(outputs, other, strict=True) if old.file_name != new.file_name}
-    assert changed == {f"flash-attn-rocm-kernels-{gfx}" for gfx in packaged_archs()}
+    assert changed == {f"flash-attn-rocm-kernels-{gfx}" for gfx in load_archs()}
 
 
 @pytest.mark.parametrize("manifest", ["pyproject.toml", "pixi.toml"])

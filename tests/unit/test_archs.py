@@ -42,7 +42,7 @@ def test_an_unknown_gpu_lists_the_supported_ones() -> None:
     [
         (("wave_size = 32", 'wave_size = "32"'), "wave_size is '32'; expected int"),
         (("wave_size = 32", "wave_size = true"), "wave_size is True; expected int"),
-        (("packaged = true", "packaged = 1"), "packaged is 1; expected bool"),
+        (("default_build = true", "default_build = 1"), "default_build is 1; expected bool"),
         (("wave_size = 32", "waves = 32"), "unknown keys \\['waves'\\]"),
         (("lds_kib = 64", "# lds_kib"), "missing keys \\['lds_kib'\\]"),
         (('forward = "ck"', 'forward = "triton"'), "backend.forward is 'triton'"),

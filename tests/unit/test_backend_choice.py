@@ -16,7 +16,6 @@ from flash_attn_rocm.cli import main
 from flash_attn_rocm.errors import (
     BackendChoiceError,
     KernelsNotInstalledError,
-    NoKernelsForGpuError,
     UnsupportedGpuError,
 )
 
@@ -95,28 +94,6 @@ def test_an_unknown_emulated_gpu_is_an_error(emulated: tuple[str, ...], override
     message = rf"FLASH_ATTN_ROCM_EMULATE: GPU '{emulated[-1]}' is not supported; supported: .*gfx1201"
     with pytest.raises(UnsupportedGpuError, match=message):
         choose(**CPU | {"emulated": emulated, "override": override})
-
-
-UNPACKAGED = [gfx for gfx, arch in load_archs().items() if not arch.packaged]
-
-
-@pytest.mark.parametrize("gfx", UNPACKAGED)
-@pytest.mark.parametrize("how", ["override", "emulated"])
-def test_a_gpu_that_no_package_is_built_for_is_not_sent_after_one(gfx: str, how: str) -> None:
-    """There is no package of that name: the error says what runs instead."""
-    if how == "override":
-        facts, asked = ROCM | {"gfx": gfx, "override": "ck"}, "FLASH_ATTN_ROCM_BACKEND=ck"
-    else:
-        facts, asked = CPU | {"emulated": (gfx,)}, f"FLASH_ATTN_ROCM_EMULATE={gfx}"
-    with pytest.raises(NoKernelsForGpuError) as raised:
-        choose(**facts)
-    text = str(raised.value)
-    assert text.startswith(f"{asked} asks for CK kernels on GPU '{gfx}', but this version has none for it")
-    assert "gfx1201" in text
-    assert "torch's own attention runs" in text
-    assert "conda" not in text
-    assert f"kernels-{gfx}" not in text
-    assert choose(**facts | {"installed": (gfx,)}).backend == "ck"  # built by hand
 
 
 def test_ck_on_cpu_without_emulation_is_an_error() -> None:

@@ -13,7 +13,7 @@ from ck.errors import PlanError, RequestError
 from ck.plan import KernelSpec, choose_hdims, group_specs, plan_specs, plan_units
 from ck.tiling import Tile
 from ck.variants import Variant, load_variants
-from flash_attn_rocm.archs import load_arch, packaged_archs
+from flash_attn_rocm.archs import load_arch, load_archs
 
 GFX1201 = load_arch("gfx1201")
 D64 = Tile((64, 64, 32, 64, 32, 64), (4, 1, 1), (16, 16, 16))
@@ -31,7 +31,7 @@ def test_name_says_everything_that_varies() -> None:
 
 
 def test_names_are_unique_and_legal_symbols() -> None:
-    for arch in packaged_archs().values():
+    for arch in load_archs().values():
         names = [spec.name for unit in plan_units(arch, "full") for spec in unit.specs]
         assert len(set(names)) == len(names)
         assert all(re.fullmatch(r"[a-z0-9_]+", name) for name in names)

@@ -6,16 +6,18 @@ from pathlib import Path
 
 import pytest
 
-from flash_attn_rocm.archs import packaged_archs
+from flash_attn_rocm.archs import default_archs, load_archs
 from scripts.buildlib.errors import BadRequestError
 from scripts.buildlib.request import choose_archs, choose_hdims, choose_max_jobs
 from tests.unit.kfd_nodes import make_nodes
 
 
-def test_gpus_default_to_all_and_options_win_over_the_variable() -> None:
-    everything = list(packaged_archs())
-    assert [arch.gfx for arch in choose_archs(None, {})] == everything
-    assert [arch.gfx for arch in choose_archs(None, {"GPU_ARCHS": ""})] == everything
+def test_gpus_default_to_those_of_the_tables_and_options_win_over_the_variable() -> None:
+    default = list(default_archs())
+    assert {load_archs()[gfx].family for gfx in default} == {"gfx9", "gfx11", "gfx12"}
+    assert [arch.gfx for arch in choose_archs(None, {})] == default
+    assert [arch.gfx for arch in choose_archs(None, {"GPU_ARCHS": ""})] == default
+    assert [arch.gfx for arch in choose_archs("all", {})] == list(load_archs())
     assert [arch.gfx for arch in choose_archs("gfx1201", {"GPU_ARCHS": "gfx9999"})] == ["gfx1201"]
 
 
@@ -25,7 +27,7 @@ def test_gpus_are_separated_by_semicolons_or_commas_and_counted_once(text: str) 
 
 
 def test_unknown_gpu_is_a_bad_request_that_names_the_known_ones() -> None:
-    with pytest.raises(BadRequestError, match=r"GPU_ARCHS is 'gfx803'; allowed: native, .*gfx1201") as error:
+    with pytest.raises(BadRequestError, match=r"GPU_ARCHS is 'gfx803'; allowed: native, all, .*gfx1201") as error:
         choose_archs(None, {"GPU_ARCHS": "gfx803"})
     assert error.value.exit_code == 2
 

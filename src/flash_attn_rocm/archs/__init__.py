@@ -27,7 +27,7 @@ _KEYS: dict[str, type] = {
     "head_grouping": bool,
     "matrix": str,
     "bf16_rounding": int,
-    "packaged": bool,
+    "default_build": bool,
     "backend": dict,
 }
 _BACKEND_KEYS: dict[str, type] = {"forward": str, "backward": str, "evidence": str}
@@ -52,7 +52,7 @@ class Arch:
     head_grouping: bool
     matrix: str
     bf16_rounding: int
-    packaged: bool
+    default_build: bool
     forward_backend: str
     backward_backend: str
     backend_evidence: str
@@ -101,9 +101,9 @@ def load_archs() -> dict[str, Arch]:
     return {path.stem: parse_arch(path) for path in sorted(Path(__file__).parent.glob("gfx*.toml"))}
 
 
-def packaged_archs() -> dict[str, Arch]:
-    """The GPUs that kernel packages are built for; the others run on torch's attention."""
-    return {gfx: arch for gfx, arch in load_archs().items() if arch.packaged}
+def default_archs() -> dict[str, Arch]:
+    """The GPUs that are built for where none are named."""
+    return {gfx: arch for gfx, arch in load_archs().items() if arch.default_build}
 
 
 def load_arch(gfx: str, asked_by: str = "") -> Arch:

@@ -11,9 +11,9 @@ from pathlib import Path
 import torch
 
 from flash_attn_rocm import environment, paths
-from flash_attn_rocm.archs import BACKENDS, load_arch, packaged_archs
+from flash_attn_rocm.archs import BACKENDS, load_arch, load_archs
 from flash_attn_rocm.backends import ck
-from flash_attn_rocm.errors import BackendChoiceError, KernelsNotInstalledError, NoKernelsForGpuError
+from flash_attn_rocm.errors import BackendChoiceError, KernelsNotInstalledError
 from flash_attn_rocm.gpu_identity import override_note
 from flash_attn_rocm.policy import Rule, rule_for, table_rule
 
@@ -56,7 +56,6 @@ def choose(
         BackendChoiceError: the override is unknown or cannot be followed.
         UnsupportedGpuError: no table for this GPU.
         KernelsNotInstalledError: CK kernels should run and are not installed.
-        NoKernelsForGpuError: CK kernels should run and this version has none for this GPU.
     """
     if override and override not in BACKENDS:
         raise BackendChoiceError(f"FLASH_ATTN_ROCM_BACKEND is {override!r}; allowed: {', '.join(BACKENDS)}, or unset")
@@ -100,10 +99,8 @@ def _choose_for_gpu(
 
 
 def _require_kernels(gfx: str, reason: str, installed: Collection[str], note: str = "") -> Choice:
-    if gfx in installed:  # kernels that somebody built for an unpackaged GPU count too
+    if gfx in installed:
         return Choice("ck", reason, gfx)
-    if not load_arch(gfx).packaged:
-        raise NoKernelsForGpuError(gfx, reason, tuple(packaged_archs()), note)
     raise KernelsNotInstalledError(gfx, paths.kernel_roots(), installed, note)
 
 
@@ -126,7 +123,7 @@ def choice_for(device_type: str, device_index: int | None) -> Choice:
         emulated=environment.emulated_gpus(),
         override=os.environ.get(environment.BACKEND) or None,
         installed=frozenset(paths.find_manifests()),
-        note=override_note(packaged_archs()) if gfx else "",
+        note=override_note(load_archs()) if gfx else "",
         rules=rule_for,
     )
 

@@ -1,4 +1,4 @@
-"""The kernels that only tests run: where the build keeps them, and what makes them others."""
+"""Where the build keeps kernels for the emulator, what makes them others, and which of them see the overlay."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ import pytest
 from ck.plan import plan_units
 from ck.source import CkSource
 from flash_attn_rocm.archs import load_archs
-from scripts.buildlib.evidence import GPUS, PROFILE, evidence_directory, find_evidence, keep_evidence
 from scripts.buildlib.kernels import OVERLAY_DIR, KernelRequest, make_job
+from scripts.buildlib.kept_kernels import find_kept, keep_kernels, kept_directory
 from scripts.buildlib.toolchains.layout import Toolchain
+
+GPUS = ("gfx1201", "gfx942")
 
 
 @pytest.fixture
@@ -36,22 +38,15 @@ def build(root: Path, text: str) -> Path:
 
 def test_kept_under_a_name_of_its_sources(root: Path, tmp_path: Path) -> None:
     cache = tmp_path / "cache"
-    assert find_evidence(cache, root) is None
-    directory = keep_evidence(build(root, "first"), cache, root)
-    assert find_evidence(cache, root) == directory == evidence_directory(cache, root)
+    assert find_kept(cache, root) is None
+    directory = keep_kernels(build(root, "first"), GPUS, cache, root)
+    assert find_kept(cache, root) == directory == kept_directory(cache, root)
     assert sorted(path.name for path in (directory / "gfx942").iterdir()) == ["a.co", "kernels.json"]
-    keep_evidence(build(root, "second"), cache, root)
+    keep_kernels(build(root, "second"), GPUS, cache, root)
     assert (directory / "gfx942" / "a.co").read_text() == "second"
     assert [path.name for path in directory.parent.iterdir()] == [directory.name]
     (root / "ck" / "overlay" / "a.hpp").write_text("two")
-    assert find_evidence(cache, root) is None
-
-
-def test_few_kernels_of_gpus_without_a_package() -> None:
-    archs = load_archs()
-    for gfx, hdims in GPUS.items():
-        assert not archs[gfx].packaged
-        assert 0 < sum(len(unit.specs) for unit in plan_units(archs[gfx], PROFILE, hdims)) < 6
+    assert find_kept(cache, root) is None
 
 
 def test_only_families_with_an_overlay_see_it(tmp_path: Path) -> None:
@@ -59,8 +54,8 @@ def test_only_families_with_an_overlay_see_it(tmp_path: Path) -> None:
     archs = load_archs()
     toolchain = Toolchain(**{field.name: tmp_path for field in dataclasses.fields(Toolchain)})
     for gfx, family in (("gfx1100", "gfx11"), ("gfx1201", None)):
-        request = KernelRequest(PROFILE, (archs[gfx],), tmp_path)
-        unit = plan_units(archs[gfx], PROFILE, None)[0]
+        request = KernelRequest("ci", (archs[gfx],), tmp_path)
+        unit = plan_units(archs[gfx], "ci", None)[0]
         job = make_job(archs[gfx], unit, request, toolchain, CkSource(tmp_path, "ck", "test"), {})
         includes = [word.removeprefix("-I") for word in job.command if word.startswith("-I")]
         overlay = [str(OVERLAY_DIR / family)] if family else []
