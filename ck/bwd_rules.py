@@ -18,8 +18,8 @@ def why_bwd_illegal(arch: Arch, variant: Variant, tile: BwdTile) -> str | None:
 
 def _check_waves(arch: Arch, tile: BwdTile) -> str | None:
     queries, keys, depth, hdim = tile.block
-    if arch.matrix != "wmma" or tile.matrix != (_MATRIX_EDGE,) * 3:
-        return f"{arch.gfx} ({arch.matrix}), matrix {tile.matrix}: backward tiles are made of 16x16x16 WMMA"
+    if tile.matrix != (_MATRIX_EDGE,) * 3:
+        return f"{arch.gfx} ({arch.matrix}), matrix {tile.matrix}: backward tiles are made of 16x16x16 instructions"
     counts = {pair[0] * pair[1] for pair in (tile.score_waves, tile.key_waves, tile.query_waves)}
     if len(counts) != 1:
         return f"the products have different numbers of waves: {sorted(counts)}"

@@ -79,7 +79,7 @@ def choose_hdims(table: VariantTable, profile: str, wanted: Collection[int] | No
 
 
 def plan_specs(arch: Arch, variants: Iterable[Variant]) -> tuple[KernelSpec, ...]:
-    """One KernelSpec per variant, in the variants' order.
+    """One KernelSpec per variant, in the variants' order; none where the GPU's family goes without.
 
     Raises:
         PlanError: the GPU family has no tile for a variant, or the combination is illegal.
@@ -89,6 +89,8 @@ def plan_specs(arch: Arch, variants: Iterable[Variant]) -> tuple[KernelSpec, ...
     for variant in variants:
         if variant.op in PLAIN_OPS:
             specs.append(KernelSpec(arch.gfx, variant, None))
+            continue
+        if (variant.op, variant.hdim) in tiles.without:
             continue
         tile = tile_for(tiles, variant)
         if tile is None:

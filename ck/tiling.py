@@ -25,6 +25,7 @@ _ROW_KEYS: dict[str, type | tuple[type, ...]] = {
     "pipeline": str,
     "why": str,
 }
+_OPTIONAL = ("bwd_tiles", "without")
 # CK's pipelines: "registers" (QRKSVS) brings K and V through registers into LDS, "async" (QRKSVSAsync) K directly.
 PIPELINES = ("registers", "async")
 
@@ -99,10 +100,21 @@ def _add_row(table: TileTable, row: Any, where: str, path: Path) -> None:
 
 @dataclass(frozen=True)
 class FamilyTiles:
-    """The tiles of one GPU family: of the forward ops and of backward."""
+    """The tiles of one GPU family: of the forward ops and of backward, and the ops and head dims that it goes without."""
 
     forward: TileTable
     backward: BwdTileTable
+    without: frozenset[tuple[str, int]] = frozenset()
+
+
+def _without(row: Any, index: int, path: Path) -> list[tuple[str, int]]:
+    where = f"[[without]] row {index}"
+    checked: dict[str, Any] = check_keys(row, {"op": str, "hdims": list, "why": str}, path, where)
+    if checked["op"] not in TILED_OPS:
+        raise TableError(path, f"{where}: op is {checked['op']!r}; allowed: {list(TILED_OPS)}")
+    if bad := [hdim for hdim in checked["hdims"] if type(hdim) is not int]:
+        raise TableError(path, f"{where}: hdims has {bad}; expected integers")
+    return [(checked["op"], hdim) for hdim in checked["hdims"]]
 
 
 def parse_tiles(path: Path) -> FamilyTiles:
@@ -115,14 +127,17 @@ def parse_tiles(path: Path) -> FamilyTiles:
         document = tomllib.loads(path.read_text(encoding="utf-8"))
     except tomllib.TOMLDecodeError as error:
         raise TableError(path, f"not valid TOML: {error}") from error
-    keys: dict[str, type | tuple[type, ...]] = {"schema": int, "family": str, "tiles": list, "bwd_tiles": list}
-    top: dict[str, Any] = check_keys(document, keys, path, "top level", optional=("bwd_tiles",))
+    lists = dict.fromkeys(("tiles", *_OPTIONAL), list)
+    top: dict[str, Any] = check_keys(
+        document, {"schema": int, "family": str, **lists}, path, "top level", optional=_OPTIONAL
+    )
     if (top["schema"], top["family"]) != (1, path.stem):
         raise TableError(path, f"schema {top['schema']}, family {top['family']!r}; expected 1 and {path.stem!r}")
     table: TileTable = {}
     for index, row in enumerate(top["tiles"], start=1):
         _add_row(table, row, f"[[tiles]] row {index}", path)
-    return FamilyTiles(table, parse_bwd_tiles(top.get("bwd_tiles", []), path))
+    without = [row for index, row in enumerate(top.get("without", []), start=1) for row in _without(row, index, path)]
+    return FamilyTiles(table, parse_bwd_tiles(top.get("bwd_tiles", []), path), frozenset(without))
 
 
 @cache

@@ -14,6 +14,7 @@ from pathlib import Path
 from rich.console import Console
 
 from ck.manifest import make_manifest, write_manifest
+from ck.overlay import find_overlay
 from ck.plan import Unit, plan_units
 from ck.render import render_unit
 from ck.source import CkSource, choose_source
@@ -35,7 +36,6 @@ from scripts.buildlib.toolchains.layout import Toolchain
 
 ROOT = Path(__file__).resolve().parents[2]
 DEVICE_DIR = ROOT / "csrc" / "device"
-OVERLAY_DIR = ROOT / "ck" / "overlay"
 WORK_NAME = "work"
 _GET_NINJA = "install it: pip install ninja, or apt-get install ninja-build"
 
@@ -98,8 +98,8 @@ def make_job(
     """The compile of one unit."""
     work = request.out / WORK_NAME / arch.gfx
     # What CK lacks for a family is found before CK's own; the commands of other families stay as they are.
-    overlay = OVERLAY_DIR / arch.family
-    added = {"overlay": overlay} if overlay.is_dir() else {}
+    overlay = find_overlay(arch.family, ck.include)
+    added = {"overlay": overlay} if overlay is not None else {}
     flags, includes = device_flags(arch), {"device": DEVICE_DIR, **added, "ck": ck.include}
     return Job(
         unit=unit.name,

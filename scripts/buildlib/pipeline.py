@@ -25,8 +25,8 @@ from scripts.buildlib import packages as conda_packages
 from scripts.buildlib.cache_root import cache_root
 from scripts.buildlib.errors import BuildError
 from scripts.buildlib.install import install_packages
-from scripts.buildlib.kernels import KernelRequest, build_kernels
 from scripts.buildlib.kept_kernels import keep_kernels
+from scripts.buildlib.kernels import KernelRequest, build_kernels
 from scripts.buildlib.launcher import find_launcher
 from scripts.buildlib.request import choose_archs, choose_hdims, choose_max_jobs
 from scripts.buildlib.sources import hash_all_sources, write_record

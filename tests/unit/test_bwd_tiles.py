@@ -56,7 +56,7 @@ def test_malformed_rows_are_rejected(rows: list[dict[str, object]], message: str
         (replace(TILE, query_waves=(1, 8)), VARIANT, "head dim 64 is not a multiple of 8 waves"),
         (replace(TILE, key_waves=(4, 1)), VARIANT, "different numbers of waves"),
         (replace(TILE, block=(32, 64, 48, 64)), VARIANT, "64 keys are not a multiple of the dQ unroll 48"),
-        (replace(TILE, matrix=(32, 32, 8)), VARIANT, "16x16x16 WMMA"),
+        (replace(TILE, matrix=(32, 32, 8)), VARIANT, "16x16x16 instructions"),
         (replace(TILE, block=(32, 64, 32, 512)), replace(VARIANT, hdim=512), "bytes of LDS"),
         (TILE, replace(VARIANT, hdim=128), "the kernel is for 128"),
         (TILE, replace(VARIANT, softcap=True), "no softcap"),

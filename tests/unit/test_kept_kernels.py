@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from ck.overlay import OVERLAY_DIR
 from ck.plan import plan_units
 from ck.source import CkSource
 from flash_attn_rocm.archs import load_archs
-from scripts.buildlib.kernels import OVERLAY_DIR, KernelRequest, make_job
 from scripts.buildlib.kept_kernels import find_kept, keep_kernels, kept_directory
+from scripts.buildlib.kernels import KernelRequest, make_job
 from scripts.buildlib.toolchains.layout import Toolchain
 
 GPUS = ("gfx1201", "gfx942")

@@ -95,3 +95,12 @@ def test_launcher_holds_one_kernel_and_ck_own_header() -> None:
     assert text.count("FmhaFwd<") == 1
     assert text.index('"fmha_fwd.hpp"') < text.index('"device/fmha_fwd.hpp"')
     assert "_KERNEL(" not in text
+
+
+def test_the_async_pipeline_has_a_wrapper_of_its_own() -> None:
+    """Its head dim is always exact, so that it has no flag for padded ones."""
+    tile = replace(D64, matrix=(32, 32, 16), pipeline="async")
+    variant = Variant("fmha_fwd", 64, "bf16", "batch", False, "none", False, False, "seqlen")
+    text = render_unit(Unit("u", "gfx942", (KernelSpec("gfx942", variant, tile),)))
+    assert '#include "fmha_fwd_async.hpp"' in text
+    assert "FmhaFwdAsync<ck_tile::bf16_t, ShapeM64N64W4,\n    /*pad seqlen=*/true, /*group=*/false" in text

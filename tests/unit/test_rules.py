@@ -56,6 +56,12 @@ def test_illegal_features(variant: Variant, reason: str) -> None:
     assert reason in (why_illegal(GFX1201, variant, D64) or "")
 
 
+def test_the_async_pipeline_needs_exact_head_dims() -> None:
+    tile = replace(D64, matrix=(32, 32, 16), block=(128, 64, 32, 64, 32, 64), pipeline="async")
+    assert why_illegal(load_arch("gfx942"), replace(PLAIN, padding="seqlen"), tile) is None
+    assert "head dim is exact" in (why_illegal(load_arch("gfx942"), replace(PLAIN, padding="full"), tile) or "")
+
+
 @pytest.mark.parametrize(
     "variant",
     [

@@ -73,6 +73,7 @@ def test_unknown_family_names_the_known_ones() -> None:
         ("waves = [4, 1, 1]", "waves = [4, 1]", "expected 3 positive integers"),
         ("block = [64, 64", "block = [-64, 64", "expected 6 positive integers"),
         ('paddings = ["none"]', 'paddings = ["some"]', "paddings is .'some'"),
+        ('why = "a test"', 'why = "a test"\npipeline = "fast"', "pipeline is 'fast'; allowed: .'registers', 'async'"),
         ('family = "gfx12"', 'family = "gfx11"', "family 'gfx11'; expected 1 and 'gfx12'"),
     ],
 )

@@ -7,14 +7,9 @@
 #include <cstdint>
 
 #include "ck_tile/core.hpp"
+#include "flash_attn_rocm/gfx11_lanes.hpp"
 
 namespace flash_attn_rocm {
-
-// The value of the lane 16 further or before.
-CK_TILE_DEVICE std::uint32_t gfx11_other_half(std::uint32_t value)
-{
-    return __builtin_amdgcn_permlanex16(value, value, 0x76543210, 0xfedcba98, false, false);
-}
 
 // Tiles one after the other: 8 elements of 16 bits each in `source`, 16 in `target`.
 template <class Target, class Source>
@@ -23,7 +18,7 @@ CK_TILE_DEVICE void gfx11_c_to_a(Target& target, const Source& source)
     using Element = typename Target::value_type;
     static_assert(sizeof(Element) == 2 && Target::size() == 2 * Source::size() && Source::size() % 8 == 0);
     // Bytes of {other, own}: the even columns are in lanes 0-15.
-    const bool odd                 = (ck_tile::get_lane_id() & 16) != 0;
+    const bool odd                 = gfx11_in_second_half();
     const std::uint32_t first_two  = odd ? 0x01000504 : 0x05040100;
     const std::uint32_t second_two = odd ? 0x03020706 : 0x07060302;
     ck_tile::static_for<0, Source::size() / 2, 1>{}([&](auto pair) {
