@@ -1,6 +1,7 @@
 """Headers that come before CK's own where it lacks attention for a GPU family, or errs: ck/overlay/<family>/.
 
-`overlay.toml` beside them, where there is one, says which words in which of CK's headers show that they are needed no more.
+`overlay.toml` beside them, where there is one, says which words in which of CK's headers show that they are needed no
+more.
 """
 
 from __future__ import annotations

@@ -100,7 +100,7 @@ def _add_row(table: TileTable, row: Any, where: str, path: Path) -> None:
 
 @dataclass(frozen=True)
 class FamilyTiles:
-    """The tiles of one GPU family: of the forward ops and of backward, and the ops and head dims that it goes without."""
+    """The tiles of one GPU family: forward and backward, and the ops and head dims that it goes without."""
 
     forward: TileTable
     backward: BwdTileTable
