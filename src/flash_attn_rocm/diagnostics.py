@@ -237,7 +237,7 @@ def _torch_gpus() -> Iterator[dict[str, Any]]:
 def _gpu(found_by: str, index: int | None, name: str | None, gfx: str | None) -> dict[str, Any]:
     arch = load_archs().get(gfx or "")
     row: dict[str, Any] = {"found_by": found_by, "index": index, "name": name, "gfx": gfx}
-    return row | {"products": list(arch.products) if arch else [], "kernels_exist": bool(arch and arch.packaged)}
+    return row | {"products": list(arch.products) if arch else [], "kernels_exist": arch is not None}
 
 
 def info() -> Info:

@@ -147,7 +147,7 @@ def _unseen_gpus(facts: Facts) -> Iterator[Problem]:
 def _wrong_kernels(facts: Facts) -> Iterator[Problem]:
     gpus = facts.torch_gpus or facts.driver.names
     if gpus and facts.kernels and not set(gpus) & set(facts.kernels):
-        wanted = [gfx for gfx in dict.fromkeys(gpus) if gfx in load_archs() and load_archs()[gfx].packaged]
+        wanted = [gfx for gfx in dict.fromkeys(gpus) if gfx in load_archs()]
         yield Problem(
             "kernels-of-another-gpu",
             "warning",
