@@ -69,7 +69,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--list", action="store_true", help="only print the GPUs that packages are built for, as JSON")
     options = parser.parse_args(arguments)
     if options.list:
-        print(json.dumps(list(packaged_archs())))
+        print(json.dumps(list(load_archs())))
         return 0
     if not options.check:
         TARGET.write_text(render_variants(), encoding="utf-8")
