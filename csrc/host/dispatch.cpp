@@ -124,6 +124,13 @@ bool features_fit(const KernelInfo& kernel, const FwdRequest& request, bool mask
 // Less is better.
 auto cost(const KernelInfo& kernel) { return std::tuple(kernel.hdim_q, kernel.mask, kernel.padding); }
 
+std::string alibi_too_long(const FwdRequest& request)
+{
+    return concat("alibi_slopes with sequences of ", request.seqlen_q, " and ", request.seqlen_k,
+                  ": CK's kernels compute ALiBi's distances in 16 bits, right for lengths up to ", kMaxWholeAlibiLength,
+                  ". Set FLASH_ATTN_ROCM_BACKEND=sdpa");
+}
+
 } // namespace
 
 Window clamp_window(const FwdRequest& request)
@@ -135,18 +142,16 @@ Window clamp_window(const FwdRequest& request)
     return {left_hides ? request.window_left : -1, right_hides ? request.window_right : -1};
 }
 
-bool alibi_fits_forward(const FwdRequest& request)
+bool alibi_fits_whole(const FwdRequest& request)
 {
-    return request.alibi_slopes == nullptr || std::max(request.seqlen_q, request.seqlen_k) <= kMaxForwardAlibiLength;
+    return request.alibi_slopes == nullptr || std::max(request.seqlen_q, request.seqlen_k) <= kMaxWholeAlibiLength;
 }
 
 FwdChoice choose_fwd_kernel(const Manifest& manifest, const FwdRequest& request)
 {
-    if(!alibi_fits_forward(request))
+    if(!alibi_fits_whole(request))
     {
-        return {nullptr, concat("alibi_slopes with sequences of ", request.seqlen_q, " and ", request.seqlen_k,
-                                ": CK's forward kernels compute ALiBi's distances in 16 bits, right for lengths up to ",
-                                kMaxForwardAlibiLength, ". Set FLASH_ATTN_ROCM_BACKEND=sdpa")};
+        return {nullptr, alibi_too_long(request)};
     }
     const bool mask          = clamp_window(request).bounded();
     const KernelInfo* chosen = nullptr;
@@ -189,6 +194,10 @@ FwdChoice choose_split_kernel(const Manifest& manifest, const FwdRequest& reques
 FwdChoice choose_bwd_kernel(const Manifest& manifest, const BwdRequest& request)
 {
     const FwdRequest& forward = request.forward;
+    if(!alibi_fits_whole(forward))
+    {
+        return {nullptr, "backward: " + alibi_too_long(forward)};
+    }
     const bool mask           = clamp_window(forward).bounded();
     const auto bwd_cost       = [](const KernelInfo& kernel) { return std::tuple(kernel.deterministic, cost(kernel)); };
     const KernelInfo* chosen  = nullptr;

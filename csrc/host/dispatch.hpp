@@ -21,9 +21,9 @@ struct Window
 // The request's window with bounds that hide nothing replaced by -1.
 Window clamp_window(const FwdRequest& request);
 
-// CK's forward kernels take ALiBi's distances modulo 2^16; those of split-KV do not.
-inline constexpr std::int64_t kMaxForwardAlibiLength = 65'536;
-bool alibi_fits_forward(const FwdRequest& request);
+// CK's forward and backward kernels take ALiBi's distances modulo 2^16; those of split-KV do not.
+inline constexpr std::int64_t kMaxWholeAlibiLength = 65'536;
+bool alibi_fits_whole(const FwdRequest& request);
 
 struct FwdChoice
 {

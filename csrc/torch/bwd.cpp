@@ -1,7 +1,6 @@
 // The torch ops of backward: from tensors to a request.
 #include "bwd.hpp"
 
-#include <torch/csrc/stable/accelerator.h>
 #include <torch/csrc/stable/ops.h>
 
 #include "bwd_run.hpp"
@@ -32,7 +31,7 @@ void check_inputs(const Tensor& q, const Tensor& k, const Tensor& v, std::int64_
                     "; expected one batch size and head dim");
 }
 
-// The request but for its extents, and the optional tensors, which the kernels read as they are.
+// The request but for its extents and optional tensors.
 BwdRequest make_request(const Tensor& q, const Tensor& k, const Options& options)
 {
     const std::int64_t row = q.dim() - 3;
@@ -50,24 +49,6 @@ BwdRequest make_request(const Tensor& q, const Tensor& k, const Options& options
     return request;
 }
 
-void set_optional(FwdRequest& forward,
-                  const Tensor& q,
-                  const OptionalTensor& alibi_slopes,
-                  const OptionalTensor& rng_state,
-                  std::vector<Tensor>& used)
-{
-    if(alibi_slopes)
-    {
-        set_alibi(forward, *alibi_slopes, q);
-        used.push_back(*alibi_slopes);
-    }
-    if(rng_state && forward.dropout.p > 0.0)
-    {
-        set_rng_state(forward, *rng_state, q);
-        used.push_back(*rng_state);
-    }
-}
-
 Tensor run_batch(const BwdTensors& tensors,
                  const OptionalTensor& alibi_slopes,
                  const OptionalTensor& rng_state,
@@ -77,11 +58,7 @@ Tensor run_batch(const BwdTensors& tensors,
     const Tensor& k = tensors.k;
     check_inputs(q, k, tensors.v, 4);
     check_device(q);
-    std::optional<torch::stable::accelerator::DeviceGuard> guard;
-    if(q.is_cuda())
-    {
-        guard.emplace(q.get_device_index());
-    }
+    const CurrentDevice current(q);
     check_bwd_tensors(tensors, {q.size(0), q.size(2), q.size(1)});
     BwdRequest request       = make_request(q, k, options);
     FwdRequest& forward      = request.forward;
@@ -91,7 +68,7 @@ Tensor run_batch(const BwdTensors& tensors,
     forward.lse_head_stride  = forward.seqlen_q;
     forward.lse_batch_stride = forward.heads_q * forward.seqlen_q;
     std::vector<Tensor> used;
-    set_optional(forward, q, alibi_slopes, rng_state, used);
+    set_features(forward, q, alibi_slopes, rng_state, used);
     return run_bwd(request, tensors, used);
 }
 
@@ -107,17 +84,10 @@ Tensor run_group(const BwdTensors& tensors,
     const Tensor& q = tensors.q;
     check_inputs(q, tensors.k, tensors.v, 3);
     check_device(q);
-    std::optional<torch::stable::accelerator::DeviceGuard> guard;
-    if(q.is_cuda())
-    {
-        guard.emplace(q.get_device_index());
-    }
+    const CurrentDevice current(q);
     check_bwd_tensors(tensors, {q.size(1), q.size(0)});
-    check_int32(cu_seqlens_q, "cu_seqlens_q", {-1}, q);
-    STD_TORCH_CHECK(cu_seqlens_q.size(0) >= 1, "cu_seqlens_q is empty; expected batch + 1 entries");
-    check_int32(cu_seqlens_k, "cu_seqlens_k", {cu_seqlens_q.size(0)}, q);
-    check_starts(cu_seqlens_q, "cu_seqlens_q", q.size(0), max_seqlen_q);
-    check_starts(cu_seqlens_k, "cu_seqlens_k", tensors.k.size(0), max_seqlen_k);
+    check_starts(cu_seqlens_q, "cu_seqlens_q", q.size(0), max_seqlen_q, q);
+    check_starts(cu_seqlens_k, "cu_seqlens_k", tensors.k.size(0), max_seqlen_k, q, cu_seqlens_q.size(0));
     BwdRequest request        = make_request(q, tensors.k, options);
     FwdRequest& forward       = request.forward;
     forward.mode              = Mode::group;
@@ -128,7 +98,7 @@ Tensor run_group(const BwdTensors& tensors,
     forward.sequences.start_q = cu_seqlens_q.data_ptr();
     forward.sequences.start_k = cu_seqlens_k.data_ptr();
     std::vector<Tensor> used  = {cu_seqlens_q, cu_seqlens_k};
-    set_optional(forward, q, alibi_slopes, rng_state, used);
+    set_features(forward, q, alibi_slopes, rng_state, used);
     return run_bwd(request, tensors, used);
 }
 

@@ -3,7 +3,6 @@
 
 #include <vector>
 
-#include <torch/csrc/stable/accelerator.h>
 #include <torch/csrc/stable/ops.h>
 
 #include "../host/checks.hpp"
@@ -93,11 +92,7 @@ FwdResult fwd(Tensor q,
 {
     check_tensors(q, k, v);
     check_device(q);
-    std::optional<torch::stable::accelerator::DeviceGuard> guard;
-    if(q.is_cuda())
-    {
-        guard.emplace(q.get_device_index());
-    }
+    const CurrentDevice current(q);
     FwdRequest request    = make_request(q, k);
     request.softmax_scale = softmax_scale;
     request.window_left   = window_left;
@@ -105,16 +100,7 @@ FwdResult fwd(Tensor q,
     request.softcap       = softcap;
     request.dropout.p     = dropout_p;
     std::vector<Tensor> used;
-    if(alibi_slopes)
-    {
-        set_alibi(request, *alibi_slopes, q);
-        used.push_back(*alibi_slopes);
-    }
-    if(rng_state && dropout_p > 0.0)
-    {
-        set_rng_state(request, *rng_state, q);
-        used.push_back(*rng_state);
-    }
+    set_features(request, q, alibi_slopes, rng_state, used);
     check_fwd_request(request);
     const FwdKernel chosen = select_fwd_kernel(Library::instance(), device_of(q), request);
 

@@ -3,7 +3,6 @@
 
 #include <vector>
 
-#include <torch/csrc/stable/accelerator.h>
 #include <torch/csrc/stable/ops.h>
 
 #include "../host/checks.hpp"
@@ -270,22 +269,14 @@ std::tuple<Tensor, Tensor> kvcache_fwd(Tensor q,
     check_tables(a);
     check_new(a);
     check_values(a);
-    std::optional<torch::stable::accelerator::DeviceGuard> guard;
-    if(q.is_cuda())
-    {
-        guard.emplace(q.get_device_index());
-    }
+    const CurrentDevice current(q);
     FwdRequest request    = make_request(a);
     request.softmax_scale = softmax_scale;
     request.window_left   = window_left;
     request.window_right  = window_right;
     request.softcap       = softcap;
     std::vector<Tensor> used;
-    if(alibi_slopes)
-    {
-        set_alibi(request, *alibi_slopes, q);
-        used.push_back(*alibi_slopes);
-    }
+    set_features(request, q, alibi_slopes, std::nullopt, used);
     check_fwd_request(request);
     Rotary rotary      = make_rotary(a, rotary_cos, rotary_sin);
     rotary.interleaved = rotary_interleaved;

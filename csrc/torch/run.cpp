@@ -36,6 +36,14 @@ void run_emulated(const std::vector<Tensor>& used, const std::function<void(int,
 
 } // namespace
 
+CurrentDevice::CurrentDevice(const Tensor& q)
+{
+    if(q.is_cuda())
+    {
+        guard_.emplace(q.get_device_index());
+    }
+}
+
 int device_of(const Tensor& q) { return q.is_cuda() ? q.get_device_index() : current_emulated_device(); }
 
 void run_where(const Tensor& q, const std::vector<Tensor>& used, const std::function<void(int, HipStream)>& launch)

@@ -53,6 +53,31 @@ bool head_dim_contiguous(const Tensor& tensor)
     return tensor.size(last) == 1 || tensor.stride(last) == 1;
 }
 
+void set_alibi(FwdRequest& request, const Tensor& slopes, const Tensor& q)
+{
+    const bool per_batch = slopes.dim() == 2;
+    const bool fits      = (slopes.dim() == 1 || (per_batch && slopes.size(0) == request.batch)) &&
+                      slopes.size(slopes.dim() - 1) == request.heads_q;
+    STD_TORCH_CHECK(fits,
+                    "alibi_slopes has shape ", describe_shape(slopes), "; expected (", request.heads_q, ") or (",
+                    request.batch, ", ", request.heads_q, ")");
+    STD_TORCH_CHECK(slopes.scalar_type() == ScalarType::Float,
+                    "alibi_slopes has dtype ", torch::headeronly::toString(slopes.scalar_type()), "; expected Float");
+    STD_TORCH_CHECK(head_dim_contiguous(slopes), "alibi_slopes is not contiguous along the heads");
+    check_place(slopes, "alibi_slopes", q);
+    request.alibi_slopes       = slopes.data_ptr();
+    request.alibi_batch_stride = per_batch ? slopes.stride(0) : 0;
+}
+
+void set_rng_state(FwdRequest& request, const Tensor& rng_state, const Tensor& q)
+{
+    STD_TORCH_CHECK(rng_state.numel() == 2 && rng_state.scalar_type() == ScalarType::Long && rng_state.is_contiguous(),
+                    "rng_state has shape ", describe_shape(rng_state), " and dtype ",
+                    torch::headeronly::toString(rng_state.scalar_type()), "; expected (2) int64: seed and offset");
+    check_place(rng_state, "rng_state", q);
+    request.dropout.rng_state = rng_state.data_ptr();
+}
+
 } // namespace
 
 std::string describe_shape(const Tensor& tensor)
@@ -104,8 +129,15 @@ void check_int32(const Tensor& tensor, const char* name, const std::vector<std::
     check_place(tensor, name, q);
 }
 
-void check_starts(const Tensor& starts, const char* name, std::int64_t rows, std::int64_t longest)
+void check_starts(const Tensor& starts,
+                  const char* name,
+                  std::int64_t rows,
+                  std::int64_t longest,
+                  const Tensor& q,
+                  std::int64_t count)
 {
+    check_int32(starts, name, {count}, q);
+    STD_TORCH_CHECK(starts.size(0) >= 1, name, " is empty; expected batch + 1 entries");
     if(starts.is_cuda())
     {
         return;
@@ -183,29 +215,22 @@ void fill_unseen(Tensor& out, Tensor& lse)
     torch::stable::fill_(lse, -std::numeric_limits<double>::infinity());
 }
 
-void set_alibi(FwdRequest& request, const Tensor& slopes, const Tensor& q)
+void set_features(FwdRequest& request,
+                  const Tensor& q,
+                  const std::optional<Tensor>& alibi_slopes,
+                  const std::optional<Tensor>& rng_state,
+                  std::vector<Tensor>& used)
 {
-    const bool per_batch = slopes.dim() == 2;
-    const bool fits      = (slopes.dim() == 1 || (per_batch && slopes.size(0) == request.batch)) &&
-                      slopes.size(slopes.dim() - 1) == request.heads_q;
-    STD_TORCH_CHECK(fits,
-                    "alibi_slopes has shape ", describe_shape(slopes), "; expected (", request.heads_q, ") or (",
-                    request.batch, ", ", request.heads_q, ")");
-    STD_TORCH_CHECK(slopes.scalar_type() == ScalarType::Float,
-                    "alibi_slopes has dtype ", torch::headeronly::toString(slopes.scalar_type()), "; expected Float");
-    STD_TORCH_CHECK(head_dim_contiguous(slopes), "alibi_slopes is not contiguous along the heads");
-    check_place(slopes, "alibi_slopes", q);
-    request.alibi_slopes       = slopes.data_ptr();
-    request.alibi_batch_stride = per_batch ? slopes.stride(0) : 0;
-}
-
-void set_rng_state(FwdRequest& request, const Tensor& rng_state, const Tensor& q)
-{
-    STD_TORCH_CHECK(rng_state.numel() == 2 && rng_state.scalar_type() == ScalarType::Long && rng_state.is_contiguous(),
-                    "rng_state has shape ", describe_shape(rng_state), " and dtype ",
-                    torch::headeronly::toString(rng_state.scalar_type()), "; expected (2) int64: seed and offset");
-    check_place(rng_state, "rng_state", q);
-    request.dropout.rng_state = rng_state.data_ptr();
+    if(alibi_slopes)
+    {
+        set_alibi(request, *alibi_slopes, q);
+        used.push_back(*alibi_slopes);
+    }
+    if(rng_state && request.dropout.p > 0.0)
+    {
+        set_rng_state(request, *rng_state, q);
+        used.push_back(*rng_state);
+    }
 }
 
 } // namespace flash_attn_rocm

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include <torch/csrc/stable/tensor.h>
 
@@ -25,9 +27,15 @@ void check_dtypes(const Tensor& q, const Tensor& k, const Tensor& v);
 // Throws unless the tensor is int32, contiguous, of this shape (-1: any extent), where check_place wants it.
 void check_int32(const Tensor& tensor, const char* name, const std::vector<std::int64_t>& shape, const Tensor& q);
 
-// Throws unless these are ascending row numbers, up to `rows`, of sequences no longer than `longest`. Tables in host
-// memory (emulated GPU) are checked; on a GPU that would cost a synchronisation, so there they are the caller's promise.
-void check_starts(const Tensor& starts, const char* name, std::int64_t rows, std::int64_t longest);
+// Throws unless the tensor is int32 of `count` entries (-1: of one or more), ascending row numbers, up to `rows`, of
+// sequences no longer than `longest`. Values in host memory (emulated GPU) are checked; on a GPU that would cost a
+// synchronisation, so there they are the caller's promise.
+void check_starts(const Tensor& starts,
+                  const char* name,
+                  std::int64_t rows,
+                  std::int64_t longest,
+                  const Tensor& q,
+                  std::int64_t count = -1);
 
 // Makes sure the op can run where q is; for CPU tensors that is an emulated GPU.
 void check_device(const Tensor& q);
@@ -48,10 +56,11 @@ ByteRange byte_range(const Tensor& tensor);
 // Zeros in out, -inf in lse: no query sees a key.
 void fill_unseen(Tensor& out, Tensor& lse);
 
-// Slopes of shape (heads) or (batch, heads), float32, into the request.
-void set_alibi(FwdRequest& request, const Tensor& slopes, const Tensor& q);
-
-// rng_state into the request; checks that it is int64 (2).
-void set_rng_state(FwdRequest& request, const Tensor& rng_state, const Tensor& q);
+// Slopes of shape (heads) or (batch, heads), float32, and with dropout rng_state, int64 (2), into the request and `used`.
+void set_features(FwdRequest& request,
+                  const Tensor& q,
+                  const std::optional<Tensor>& alibi_slopes,
+                  const std::optional<Tensor>& rng_state,
+                  std::vector<Tensor>& used);
 
 } // namespace flash_attn_rocm

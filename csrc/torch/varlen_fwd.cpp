@@ -5,7 +5,6 @@
 #include <limits>
 #include <vector>
 
-#include <torch/csrc/stable/accelerator.h>
 #include <torch/csrc/stable/ops.h>
 
 #include "../host/checks.hpp"
@@ -156,7 +155,7 @@ std::optional<SplitPlan> plan_parts(const FwdRequest& request, const Tensor& q, 
                     "dropout_p is ", request.dropout.p, ": block_table and num_splits above 1 go without dropout");
     const bool fits = !layout_misaligned(view_of(k)) && !layout_misaligned(view_of(v));
     Library& library = Library::instance();
-    if(asked || !alibi_fits_forward(request))
+    if(asked || !alibi_fits_whole(request))
     {
         return plan_split(library, device_of(q), request, fits, num_splits);
     }
@@ -192,19 +191,12 @@ FwdResult varlen_fwd(Tensor q,
 {
     check_tensors(q, k, v, block_table.has_value());
     check_device(q);
-    std::optional<torch::stable::accelerator::DeviceGuard> guard;
-    if(q.is_cuda())
-    {
-        guard.emplace(q.get_device_index());
-    }
-    check_int32(cu_seqlens_q, "cu_seqlens_q", {-1}, q);
-    STD_TORCH_CHECK(cu_seqlens_q.size(0) >= 1, "cu_seqlens_q is empty; expected batch + 1 entries");
-    const std::int64_t batch = cu_seqlens_q.size(0) - 1;
-    check_int32(cu_seqlens_k, "cu_seqlens_k", {batch + 1}, q);
-    check_starts(cu_seqlens_q, "cu_seqlens_q", q.size(0), max_seqlen_q);
+    const CurrentDevice current(q);
+    check_starts(cu_seqlens_q, "cu_seqlens_q", q.size(0), max_seqlen_q, q);
+    const std::int64_t batch  = cu_seqlens_q.size(0) - 1;
     const std::int64_t rows_k = block_table ? kInt32Max : k.size(0);
     // With seqused_k, cu_seqlens_k only says where keys lie, and with pages not even that.
-    check_starts(cu_seqlens_k, "cu_seqlens_k", rows_k, seqused_k ? kInt32Max : max_seqlen_k);
+    check_starts(cu_seqlens_k, "cu_seqlens_k", rows_k, seqused_k ? kInt32Max : max_seqlen_k, q, batch + 1);
     std::vector<Tensor> used = {cu_seqlens_q, cu_seqlens_k};
 
     FwdRequest request        = make_request(q, k, batch);
@@ -234,16 +226,7 @@ FwdResult varlen_fwd(Tensor q,
         request.pages = {block_table->data_ptr(), block_table->size(1), k.size(1)};
         used.push_back(*block_table);
     }
-    if(alibi_slopes)
-    {
-        set_alibi(request, *alibi_slopes, q);
-        used.push_back(*alibi_slopes);
-    }
-    if(rng_state && dropout_p > 0.0)
-    {
-        set_rng_state(request, *rng_state, q);
-        used.push_back(*rng_state);
-    }
+    set_features(request, q, alibi_slopes, rng_state, used);
     check_fwd_request(request);
     const std::optional<SplitPlan> parts = plan_parts(request, q, k, v, num_splits);
     std::optional<FwdKernel> whole;

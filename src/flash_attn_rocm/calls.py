@@ -30,8 +30,14 @@ def _on_ck(q: Tensor) -> bool:
     return backends.prepare(q.device.type, q.device.index) == "ck"
 
 
-def _scale(q: Tensor, softmax_scale: float | None) -> float:
+def scale_of(q: Tensor, softmax_scale: float | None) -> float:
+    """The scale that was given, or its default."""
     return q.shape[-1] ** -0.5 if softmax_scale is None else softmax_scale
+
+
+def _drawn(q: Tensor, dropout_p: float, needed: bool, generator: torch.Generator | None) -> Tensor | None:
+    """rng_state of a call with dropout whose random numbers must be repeatable."""
+    return draw_rng_state(q, generator) if needed and dropout_p > 0.0 else None
 
 
 def _on_host(length: int | Tensor) -> int:
@@ -77,13 +83,13 @@ def attention(
         alibi_slopes=alibi_slopes,
     )
     on_ck = _on_ck(q)
-    rng_state = draw_rng_state(q, generator) if dropout_p > 0.0 and (on_ck or want_map or reproducible) else None
+    rng_state = _drawn(q, dropout_p, on_ck or want_map or reproducible, generator)
     backend = partial(ck.forward, deterministic=deterministic) if on_ck else sdpa.forward
     parts = backend(
         q,
         k,
         v,
-        softmax_scale=_scale(q, softmax_scale),
+        softmax_scale=scale_of(q, softmax_scale),
         window_left=window_size[0],
         window_right=0 if causal else window_size[1],
         softcap=softcap,
@@ -150,7 +156,7 @@ def varlen_attention(
     if block_table is None and not want_map:  # the map has max_seqlen_k columns
         max_seqlen_k = torch.sym_min(max_seqlen_k, k.shape[0])
     on_ck = _on_ck(q)
-    rng_state = draw_rng_state(q, generator) if dropout_p > 0.0 and (on_ck or want_map or reproducible) else None
+    rng_state = _drawn(q, dropout_p, on_ck or want_map or reproducible, generator)
     backend = partial(ck.varlen_forward, deterministic=deterministic) if on_ck else sdpa_varlen.forward
     parts = backend(
         q,
@@ -163,7 +169,7 @@ def varlen_attention(
         block_table=block_table,
         max_seqlen_q=max_seqlen_q,
         max_seqlen_k=max_seqlen_k,
-        softmax_scale=_scale(q, softmax_scale),
+        softmax_scale=scale_of(q, softmax_scale),
         window_left=window_size[0],
         window_right=0 if causal else window_size[1],
         softcap=softcap,
@@ -238,7 +244,7 @@ def kvcache_attention(
             cache_batch_idx=cache_batch_idx,
             cache_leftpad=cache_leftpad,
             block_table=block_table,
-            softmax_scale=_scale(q, softmax_scale),
+            softmax_scale=scale_of(q, softmax_scale),
             window_left=window_size[0],
             window_right=0 if causal else window_size[1],
             softcap=softcap,

@@ -1,12 +1,15 @@
 """Names of flash_attn.flash_attn_interface that other libraries import: forward and backward passes on their own.
 
-Signatures, defaults and return values are those of flash_attn 2.8. Gradients come from torch operations in float32,
-from out and softmax_lse as given; that takes memory for the scores, (batch, nheads, seqlen_q, seqlen_k).
+Signatures, defaults and return values are those of flash_attn 2.8. Gradients come from out and softmax_lse as given: by
+CK's backward kernels where one covers the call, else (softcap; see ck_backward.covers) by torch operations in float32,
+which take memory for the scores, (batch, nheads, seqlen_q, seqlen_k). What the kernels take is said in ck_backward.
 """
 
 from __future__ import annotations
 
-from typing import Any
+import inspect
+from collections.abc import Callable
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -187,10 +190,24 @@ def _check_dropout(dropout_p: float, rng_state: Tensor | None) -> None:
         raise InputError(f"rng_state is {rng_state.dtype} {tuple(rng_state.shape)}; expected torch.int64 (2,)")
 
 
-def _write(targets: tuple[Tensor | None, ...], gradients: tuple[Tensor, ...]) -> None:
+def _options(
+    q: Tensor, dropout_p: float, softmax_scale: float | None, causal: bool, window: tuple[int, int]
+) -> dict[str, Any]:
+    return {
+        "softmax_scale": calls.scale_of(q, softmax_scale),
+        "window_left": window[0],
+        "window_right": 0 if causal else window[1],
+        "dropout_p": dropout_p,
+    }
+
+
+def _write(targets: tuple[Tensor | None, ...], call: Call, dout: Tensor) -> Tensor:
+    """Gradients into those of dq, dk and dv that are given; returns softmax_d."""
+    *gradients, softmax_d = first_order(call, dout, targets)
     for target, gradient in zip(targets, gradients, strict=True):
-        if target is not None:
+        if target is not None and target is not gradient:
             target.copy_(gradient)
+    return softmax_d
 
 
 def _flash_attn_backward(
@@ -227,16 +244,9 @@ def _flash_attn_backward(
     _check_backward(dout, q, out, softmax_lse, (q.shape[0], q.shape[2], q.shape[1]))
     _check_gradients((dq, dk, dv), (q, k, v))
     _check_dropout(dropout_p, rng_state)
-    options = {
-        "softmax_scale": q.shape[-1] ** -0.5 if softmax_scale is None else softmax_scale,
-        "window_left": window_size_left,
-        "window_right": 0 if causal else window_size_right,
-        "dropout_p": dropout_p,
-    }
+    options = _options(q, dropout_p, softmax_scale, causal, (window_size_left, window_size_right))
     call = Call(q, k, v, out, softmax_lse, alibi_slopes, rng_state, None, options, softcap, deterministic)
-    *gradients, softmax_d = first_order(call, dout)
-    _write((dq, dk, dv), tuple(gradients))
-    return softmax_d
+    return _write((dq, dk, dv), call, dout)
 
 
 def _flash_attn_varlen_backward(
@@ -290,19 +300,11 @@ def _flash_attn_varlen_backward(
     _check_backward(dout, q, out, softmax_lse, (q.shape[1], q.shape[0]))
     _check_gradients((dq, dk, dv), (q, k, v))
     _check_dropout(dropout_p, rng_state)
-    options = {
-        "max_seqlen_q": max_seqlen_q,
-        "max_seqlen_k": max_seqlen_k,
-        "softmax_scale": q.shape[-1] ** -0.5 if softmax_scale is None else softmax_scale,
-        "window_left": window_size_left,
-        "window_right": 0 if causal else window_size_right,
-        "dropout_p": dropout_p,
-    }
+    options = _options(q, dropout_p, softmax_scale, causal, (window_size_left, window_size_right))
+    options |= {"max_seqlen_q": max_seqlen_q, "max_seqlen_k": max_seqlen_k}
     sequences = (cu_seqlens_q, cu_seqlens_k)
     call = Call(q, k, v, out, softmax_lse, alibi_slopes, rng_state, sequences, options, softcap, deterministic)
-    *gradients, softmax_d = first_order(call, dout)
-    _write((dq, dk, dv), tuple(gradients))
-    return softmax_d
+    return _write((dq, dk, dv), call, dout)
 
 
 # In flash_attn these are handles of torch ops, so that torch.compile takes them whole; here the functions are made of
@@ -313,153 +315,45 @@ _wrapped_flash_attn_varlen_forward = _flash_attn_varlen_forward
 _wrapped_flash_attn_varlen_backward = _flash_attn_varlen_backward
 
 
-def _applied(function: Any, arguments: tuple[Any, ...], is_grad_enabled: bool) -> Any:
-    with torch.set_grad_enabled(is_grad_enabled and torch.is_grad_enabled()):
-        return function(*arguments)
+class _AutogradFunction:
+    """flash_attn's autograd functions by name: `apply` takes arguments by position; gradients are the package's own.
+
+    They are the arguments of a public function, and then whether gradients are enabled (default True).
+    """
+
+    _public: ClassVar[Callable[..., Any]]
+    _count: ClassVar[int]
+
+    def __init_subclass__(cls, public: Callable[..., Any]) -> None:
+        cls._public, cls._count = staticmethod(public), len(inspect.signature(public).parameters)
+
+    @classmethod
+    def apply(cls, *arguments: Any) -> Any:
+        """What the public function returns for these arguments."""
+        enabled = all(arguments[cls._count :])
+        with torch.set_grad_enabled(enabled and torch.is_grad_enabled()):
+            return cls._public(*arguments[: cls._count])
 
 
-class FlashAttnFunc:
-    """flash_attn's autograd function by name: `apply` takes its arguments by position; gradients are torch's."""
-
-    @staticmethod
-    def apply(
-        q: Tensor,
-        k: Tensor,
-        v: Tensor,
-        dropout_p: float,
-        softmax_scale: float | None,
-        causal: bool,
-        window_size: tuple[int, int],
-        softcap: float,
-        alibi_slopes: Tensor | None,
-        deterministic: bool,
-        return_softmax: bool,
-        is_grad_enabled: bool = True,
-    ) -> Any:
-        """`flash_attn_func` of these arguments."""
-        call = (q, k, v, dropout_p, softmax_scale, causal, window_size, softcap, alibi_slopes, deterministic)
-        return _applied(flash_attn_func, (*call, return_softmax), is_grad_enabled)
+class FlashAttnFunc(_AutogradFunction, public=flash_attn_func):
+    """`flash_attn_func`."""
 
 
-class FlashAttnKVPackedFunc:
-    """As `FlashAttnFunc`, for `flash_attn_kvpacked_func`."""
-
-    @staticmethod
-    def apply(
-        q: Tensor,
-        kv: Tensor,
-        dropout_p: float,
-        softmax_scale: float | None,
-        causal: bool,
-        window_size: tuple[int, int],
-        softcap: float,
-        alibi_slopes: Tensor | None,
-        deterministic: bool,
-        return_softmax: bool,
-        is_grad_enabled: bool = True,
-    ) -> Any:
-        """`flash_attn_kvpacked_func` of these arguments."""
-        call = (q, kv, dropout_p, softmax_scale, causal, window_size, softcap, alibi_slopes, deterministic)
-        return _applied(flash_attn_kvpacked_func, (*call, return_softmax), is_grad_enabled)
+class FlashAttnKVPackedFunc(_AutogradFunction, public=flash_attn_kvpacked_func):
+    """`flash_attn_kvpacked_func`."""
 
 
-class FlashAttnQKVPackedFunc:
-    """As `FlashAttnFunc`, for `flash_attn_qkvpacked_func`."""
-
-    @staticmethod
-    def apply(
-        qkv: Tensor,
-        dropout_p: float,
-        softmax_scale: float | None,
-        causal: bool,
-        window_size: tuple[int, int],
-        softcap: float,
-        alibi_slopes: Tensor | None,
-        deterministic: bool,
-        return_softmax: bool,
-        is_grad_enabled: bool = True,
-    ) -> Any:
-        """`flash_attn_qkvpacked_func` of these arguments."""
-        call = (qkv, dropout_p, softmax_scale, causal, window_size, softcap, alibi_slopes, deterministic)
-        return _applied(flash_attn_qkvpacked_func, (*call, return_softmax), is_grad_enabled)
+class FlashAttnQKVPackedFunc(_AutogradFunction, public=flash_attn_qkvpacked_func):
+    """`flash_attn_qkvpacked_func`."""
 
 
-class FlashAttnVarlenFunc:
-    """As `FlashAttnFunc`, for `flash_attn_varlen_func`."""
-
-    @staticmethod
-    def apply(
-        q: Tensor,
-        k: Tensor,
-        v: Tensor,
-        cu_seqlens_q: Tensor,
-        cu_seqlens_k: Tensor,
-        max_seqlen_q: int,
-        max_seqlen_k: int,
-        dropout_p: float,
-        softmax_scale: float | None,
-        causal: bool,
-        window_size: tuple[int, int],
-        softcap: float,
-        alibi_slopes: Tensor | None,
-        deterministic: bool,
-        return_softmax: bool,
-        block_table: Tensor | None = None,
-        is_grad_enabled: bool = True,
-    ) -> Any:
-        """`flash_attn_varlen_func` of these arguments."""
-        where = (q, k, v, cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k)
-        how = (dropout_p, softmax_scale, causal, window_size, softcap, alibi_slopes, deterministic)
-        return _applied(flash_attn_varlen_func, (*where, *how, return_softmax, block_table), is_grad_enabled)
+class FlashAttnVarlenFunc(_AutogradFunction, public=flash_attn_varlen_func):
+    """`flash_attn_varlen_func`."""
 
 
-class FlashAttnVarlenKVPackedFunc:
-    """As `FlashAttnFunc`, for `flash_attn_varlen_kvpacked_func`."""
-
-    @staticmethod
-    def apply(
-        q: Tensor,
-        kv: Tensor,
-        cu_seqlens_q: Tensor,
-        cu_seqlens_k: Tensor,
-        max_seqlen_q: int,
-        max_seqlen_k: int,
-        dropout_p: float,
-        softmax_scale: float | None,
-        causal: bool,
-        window_size: tuple[int, int],
-        softcap: float,
-        alibi_slopes: Tensor | None,
-        deterministic: bool,
-        return_softmax: bool,
-        is_grad_enabled: bool = True,
-    ) -> Any:
-        """`flash_attn_varlen_kvpacked_func` of these arguments."""
-        where = (q, kv, cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k)
-        how = (dropout_p, softmax_scale, causal, window_size, softcap, alibi_slopes, deterministic)
-        return _applied(flash_attn_varlen_kvpacked_func, (*where, *how, return_softmax), is_grad_enabled)
+class FlashAttnVarlenKVPackedFunc(_AutogradFunction, public=flash_attn_varlen_kvpacked_func):
+    """`flash_attn_varlen_kvpacked_func`."""
 
 
-class FlashAttnVarlenQKVPackedFunc:
-    """As `FlashAttnFunc`, for `flash_attn_varlen_qkvpacked_func`."""
-
-    @staticmethod
-    def apply(
-        qkv: Tensor,
-        cu_seqlens: Tensor,
-        max_seqlen: int,
-        dropout_p: float,
-        softmax_scale: float | None,
-        causal: bool,
-        window_size: tuple[int, int],
-        softcap: float,
-        alibi_slopes: Tensor | None,
-        deterministic: bool,
-        return_softmax: bool,
-        is_grad_enabled: bool = True,
-    ) -> Any:
-        """`flash_attn_varlen_qkvpacked_func` of these arguments."""
-        how = (dropout_p, softmax_scale, causal, window_size, softcap, alibi_slopes, deterministic)
-        return _applied(
-            flash_attn_varlen_qkvpacked_func, (qkv, cu_seqlens, max_seqlen, *how, return_softmax), is_grad_enabled
-        )
+class FlashAttnVarlenQKVPackedFunc(_AutogradFunction, public=flash_attn_varlen_qkvpacked_func):
+    """`flash_attn_varlen_qkvpacked_func`."""

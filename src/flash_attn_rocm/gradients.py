@@ -35,6 +35,12 @@ class Call:
     block_table: Tensor | None = None
 
 
+def _longest(call: Call) -> int:
+    if call.sequences is None:
+        return max(int(call.q.shape[1]), int(call.k.shape[1]))
+    return max(int(call.options["max_seqlen_q"]), int(call.options["max_seqlen_k"]))
+
+
 def kernels_cover(call: Call) -> bool:
     """Whether the policy of the GPU wants CK's backward kernels for this call and one is installed."""
     manifest = backends.backward_kernels(call.q.device.type, call.q.device.index)
@@ -49,6 +55,7 @@ def kernels_cover(call: Call) -> bool:
             mode="batch" if call.sequences is None else "group",
             dtype=call.q.dtype,
             hdim=int(call.q.shape[-1]),
+            longest=0 if call.alibi_slopes is None else _longest(call),
             masked=call.options["window_left"] >= 0 or call.options["window_right"] >= 0,
             alibi=call.alibi_slopes is not None,
             dropout=call.options["dropout_p"] > 0.0,
@@ -57,8 +64,13 @@ def kernels_cover(call: Call) -> bool:
     )
 
 
-def first_order(call: Call, dout: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """dq, dk, dv, and softmax_d = sum(dout * out), float32, from the call's own out and lse."""
+def first_order(
+    call: Call, dout: Tensor, targets: tuple[Tensor | None, ...] = (None, None, None)
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """dq, dk, dv, and softmax_d = sum(dout * out), float32, from the call's own out and lse.
+
+    The kernels write into those of `targets` (dq, dk, dv) that are given, and these are returned.
+    """
     if kernels_cover(call):
         return ck_backward.gradients(
             (dout, call.q, call.k, call.v, call.out),
@@ -66,6 +78,7 @@ def first_order(call: Call, dout: Tensor) -> tuple[Tensor, Tensor, Tensor, Tenso
             call.sequences,
             call.alibi_slopes,
             call.rng_state,
+            targets,
             deterministic=call.deterministic,
             **call.options,
         )

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 import flash_attn_rocm
 from flash_attn_rocm import flash_attn_interface
@@ -57,9 +58,26 @@ CLASSES = {
 }
 
 
+def leading_arguments(function: str) -> list[Any]:
+    """Tensors, and with varlen where their sequences begin and how long they are."""
+    rows = (6,) if "varlen" in function else (2, 3)
+    shapes = {"qkvpacked": [(3, 2, 8)], "kvpacked": [(2, 8), (2, 2, 8)], "": [(2, 8)] * 3}
+    kind = next(kind for kind in shapes if kind in function)
+    tensors = [torch.randn(*rows, *shape, dtype=torch.float16).requires_grad_() for shape in shapes[kind]]
+    starts = torch.tensor([0, 2, 6], dtype=torch.int32)
+    tables = ([starts], [4]) if kind == "qkvpacked" else ([starts] * 2, [4] * 2)
+    return [*tensors, *tables[0], *tables[1]] if "varlen" in function else list(tensors)
+
+
+@pytest.mark.parametrize("enabled", [(), (True,), (False,)], ids=["by default", "enabled", "disabled"])
 @pytest.mark.parametrize("name", CLASSES)
-def test_autograd_functions_are_there(name: str) -> None:
-    applied = list(inspect.signature(getattr(flash_attn_interface, name).apply).parameters)
-    public = list(inspect.signature(getattr(flash_attn_rocm, CLASSES[name])).parameters)
-    expected = ["return_softmax" if parameter == "return_attn_probs" else parameter for parameter in public]
-    assert applied == [*expected, "is_grad_enabled"]
+def test_autograd_functions_take_all_arguments_by_position(name: str, enabled: tuple[bool, ...]) -> None:
+    public = getattr(flash_attn_rocm, CLASSES[name])
+    pages = [None] if "block_table" in inspect.signature(public).parameters else []
+    # dropout_p, softmax_scale, causal, window_size, softcap, alibi_slopes, deterministic, return_softmax
+    arguments = [*leading_arguments(CLASSES[name]), 0.0, 0.7, True, (2, 0), 1.5, None, True, True, *pages]
+    out, lse, _ = getattr(flash_attn_interface, name).apply(*arguments, *enabled)
+    expected, expected_lse, _ = public(*arguments)
+    assert torch.equal(out, expected)
+    assert torch.equal(lse, expected_lse)
+    assert out.requires_grad == (enabled != (False,))

@@ -121,13 +121,13 @@ def _contiguous(tensor: Tensor | None) -> Tensor | None:
     return None if tensor is None else tensor.contiguous()
 
 
-def _mark_written(*caches: Tensor) -> None:
+def mark_written(*tensors: Tensor) -> None:
     """Let autograd refuse a backward pass that needs what these tensors held before; torch does not do it for C++ ops.
 
-    A compiled caller's caches are marked by torch, and tensors of inference mode have nothing to mark.
+    A compiled caller's tensors are marked by torch, and tensors of inference mode have nothing to mark.
     """
     if not torch.compiler.is_compiling():
-        increment_version([cache for cache in caches if not cache.is_inference()])
+        increment_version([tensor for tensor in tensors if not tensor.is_inference()])
 
 
 def forward(
@@ -284,5 +284,5 @@ def kvcache_forward(
         num_splits=num_splits,
     )
     if k is not None:
-        _mark_written(k_cache, v_cache)
+        mark_written(k_cache, v_cache)
     return out, lse
