@@ -46,13 +46,13 @@ def support_table() -> str:
         f"|{'---|' * (len(FEATURES) + 4)}",
     ]
     forward = tuple(kernel for kernel in kernels if kernel.op in ("fmha_fwd", "fmha_fwd_splitkv"))
-    backward = any(kernel.op.startswith("fmha_bwd") for kernel in kernels)
+    largest = max((kernel.hdim for kernel in kernels if kernel.op == "fmha_bwd"), default=0)
     offers = [offer(forward) for offer in FEATURES.values()]
     for arch in load_archs().values():
         # Where the policy is torch's attention, everything runs on it.
         cells = offers if arch.forward_backend == "ck" else ["SDPA"] * len(offers)
-        directions = arch.forward_backend.upper(), arch.backward_backend.upper() if backward else "SDPA"
-        row = [arch.gfx, ", ".join(arch.products), directions[0], *cells, directions[1]]
+        backward = f"CK up to d{largest}" if arch.backward_backend == "ck" and largest else "SDPA"
+        row = [arch.gfx, ", ".join(arch.products), arch.forward_backend.upper(), *cells, backward]
         lines.append(f"| {' | '.join(row)} |")
     return "\n".join(lines)
 

@@ -76,11 +76,26 @@ def test_smaller_head_dims(kernel_device: str, hdim: int, mask: Features) -> Non
     run_batch(kernel_device, make(1, (70, 90), (2, 2), hdim, torch.bfloat16), mask)
 
 
-def test_alibi_and_dropout(kernel_device: str) -> None:
+@pytest.mark.parametrize("heads", [(3, 3), (4, 1), (6, 2)], ids=["alike", "one key head", "grouped"])
+def test_heads(kernel_device: str, heads: tuple[int, int]) -> None:
+    """dk and dv of the query heads that share a key head are summed."""
+    run_batch(kernel_device, make(2, (33, 70), heads, 64, torch.bfloat16), Features())
+
+
+@pytest.mark.parametrize("lengths", [(70, 90), (90, 70)], ids=str)
+@pytest.mark.parametrize("mask", MASKS.values(), ids=MASKS)
+def test_alibi_and_dropout(kernel_device: str, mask: Features, lengths: tuple[int, int]) -> None:
     """The same random numbers as in the forward call: what was dropped there has no gradient."""
-    features = Features(dropout_p=0.3)
+    features = Features(mask.causal, mask.window, dropout_p=0.3)
     slopes = torch.tensor([0.1, 0.3])
-    run_batch(kernel_device, make(2, (70, 90), (2, 1), 64, torch.bfloat16), features, slopes=slopes)
+    run_batch(kernel_device, make(2, lengths, (2, 1), 64, torch.bfloat16), features, slopes=slopes)
+
+
+@pytest.mark.parametrize("hdim", [72, 128])
+@pytest.mark.parametrize("mask", MASKS.values(), ids=MASKS)
+def test_dropout(kernel_device: str, mask: Features, hdim: int) -> None:
+    features = Features(mask.causal, mask.window, dropout_p=0.17)
+    run_batch(kernel_device, make(2, (70, 90), (4, 2), hdim, torch.bfloat16), features)
 
 
 def test_deterministic(kernel_device: str) -> None:
@@ -99,29 +114,42 @@ def run_varlen_backward(
     *,
     hdim: int = 128,
     dtype: torch.dtype = torch.bfloat16,
+    slopes: Tensor | None = None,
     deterministic: bool = True,
-) -> None:
-    """Forward and backward ops of sequences, compared one by one; rows behind the last sequence must get zeros."""
+) -> tuple[Tensor, ...]:
+    """Forward and backward ops of sequences, compared one by one; rows behind the last sequence must get zeros.
+
+    `slopes`: (batch, 4), of the query heads. Returns dq, dk, dv.
+    """
     ops = load_ops()
     lengths_q, lengths_k = [q for q, _ in lengths], [k for _, k in lengths]
     starts_q, starts_k = starts(lengths_q), starts(lengths_k)
     q = normal(sum(lengths_q) + 3, 4, hdim, dtype=dtype)
     k, v = (normal(sum(lengths_k) + 2, 2, hdim, dtype=dtype, seed=seed) for seed in (1, 2))
     dout = normal(*q.shape, dtype=dtype, seed=9)
+    p = features.dropout_p
     sizes = {"max_seqlen_q": max(lengths_q), "max_seqlen_k": max(lengths_k)}
     on = [tensor.to(device) for tensor in (q, k, v)]
     cu = [tensor.to(device) for tensor in (starts_q, starts_k)]
-    out, lse, _ = ops.varlen_fwd(*on, *cu, None, None, None, None, **op_arguments(features), **sizes)
+    extra = (
+        None if slopes is None else slopes.to(device),
+        torch.tensor([7, 11], dtype=torch.int64, device=device) if p else None,
+    )
+    arguments = {**op_arguments(features), **sizes, "return_dropout_map": p > 0}
+    out, lse, random = ops.varlen_fwd(*on, *cu, None, None, *extra, **arguments)
     out[starts_q[-1] :], lse[:, starts_q[-1] :] = 0, 0
     dq, dk, dv, _ = ops.varlen_bwd(
-        dout.to(device), *on, out, lse, *cu, None, None, **backward_arguments(features, deterministic), **sizes
+        dout.to(device), *on, out, lse, *cu, *extra, **backward_arguments(features, deterministic), **sizes
     )
     for b in range(len(lengths)):
         rows, keys = slice(starts_q[b], starts_q[b + 1]), slice(starts_k[b], starts_k[b + 1])
-        this = Features(features.causal, features.window, scale=SCALE)
+        kept = random[:, rows, : lengths_k[b]].cpu() <= math.floor(255 * (1 - p)) if p else None
+        own = None if slopes is None else slopes[b]
+        this = Features(features.causal, features.window, 0.0, own, kept, p, SCALE)
         check_gradients((dq[rows], dk[keys], dv[keys]), (q[rows], k[keys], v[keys]), dout[rows], this, f"sequence {b}")
     for grad, used in ((dq, starts_q[-1]), (dk, starts_k[-1]), (dv, starts_k[-1])):
         assert (grad[used:] == 0).all()
+    return dq, dk, dv
 
 
 @pytest.mark.parametrize("deterministic", [False, True], ids=["any order", "deterministic"])
@@ -129,6 +157,34 @@ def run_varlen_backward(
 def test_varlen(kernel_device: str, mask: Features, deterministic: bool) -> None:
     """Empty sequences of queries, of keys and of both among others; the last one empty."""
     run_varlen_backward(kernel_device, LENGTHS, mask, deterministic=deterministic)
+
+
+@pytest.mark.parametrize("mask", MASKS.values(), ids=MASKS)
+def test_varlen_with_alibi(kernel_device: str, mask: Features) -> None:
+    """Every sequence has slopes of its own; dq is added up by atomics."""
+    slopes = torch.tensor([[0.1, 0.3, 0.05, 0.2]]) * torch.arange(1, len(LENGTHS) + 1)[:, None] / 4
+    run_varlen_backward(kernel_device, LENGTHS, mask, slopes=slopes, deterministic=False)
+
+
+@pytest.mark.parametrize("mask", MASKS.values(), ids=MASKS)
+def test_varlen_with_dropout(kernel_device: str, mask: Features) -> None:
+    """Two runs give the same bits, too."""
+    features = Features(mask.causal, mask.window, dropout_p=0.3)
+    first = run_varlen_backward(kernel_device, LENGTHS, features)
+    second = run_varlen_backward(kernel_device, LENGTHS, features)
+    for one, other in zip(first, second, strict=True):
+        assert torch.equal(one, other)
+
+
+def test_alibi_of_long_sequences_is_refused(kernel_device: str) -> None:
+    """CK's kernels take the distances modulo 2^16."""
+    ops = load_ops()
+    q = torch.zeros(1, 1, 2, 64, dtype=torch.bfloat16, device=kernel_device)
+    k = torch.zeros(1, 1, 2, 64, dtype=torch.bfloat16, device=kernel_device).expand(1, 65537, 2, 64)
+    lse = torch.zeros(1, 2, 1, device=kernel_device)
+    slopes, state = torch.ones(2, device=kernel_device), torch.tensor([1, 2], device=kernel_device)
+    with pytest.raises(RuntimeError, match="65536"):
+        ops.bwd(q, q, k, k, q, lse, slopes, state, **backward_arguments(Features(dropout_p=0.5)))
 
 
 def test_given_tensors_may_be_views(kernel_device: str) -> None:

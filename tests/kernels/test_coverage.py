@@ -106,7 +106,9 @@ def call_backward(kernel: Kernel, device: str) -> None:
     features, slopes = features_of(kernel)
     dtype = DTYPES[kernel["dtype"]]
     if kernel["mode"] == "group":
-        run_varlen_backward(device, [(70, 90), (0, 3), (3, 4)], features, hdim=hdim, dtype=dtype)
+        own = None if slopes is None else slopes.repeat(3, 2)
+        lengths, ordered = [(70, 90), (0, 3), (3, 4)], kernel["deterministic"]
+        run_varlen_backward(device, lengths, features, hdim=hdim, dtype=dtype, slopes=own, deterministic=ordered)
         return
     tensors = make(1, (2 * kernel["tile_m"] + 1, 2 * kernel["tile_n"] - 1), (2, 1), hdim, dtype)
     run_batch_backward(device, tensors, features, slopes=slopes, deterministic=kernel["deterministic"])

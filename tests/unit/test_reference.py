@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from flash_attn_rocm.reference import LSE_ALLOWED, Mask, Scoring, attention_in, compare, gradients_in
+from flash_attn_rocm.reference import LSE_ALLOWED, Dropped, Mask, Scoring, attention_in, compare, gradients_in
 
 
 @pytest.mark.parametrize(
@@ -63,6 +63,17 @@ def test_queries_without_keys_have_no_gradient(seqlen_k: int) -> None:
     assert (dq[:, : 3 - seqlen_k] == 0).all()
     assert dk.shape == dv.shape == k.shape
     assert all(grad.isfinite().all() for grad in (dq, dk, dv))
+
+
+@pytest.mark.parametrize("seqlens", [(4, 3), (2, 5)], ids=["rows without keys", "more keys"])
+def test_gradients_are_those_of_finite_differences(seqlens: tuple[int, int]) -> None:
+    """torch's gradcheck, with every feature at once."""
+    generator = torch.Generator().manual_seed(0)
+    shapes = [(1, seqlens[0], 2, 3), (1, seqlens[1], 1, 3), (1, seqlens[1], 1, 3)]
+    tensors = [torch.randn(shape, generator=generator, dtype=torch.float64).requires_grad_() for shape in shapes]
+    scoring = Scoring(0.7, Mask(left=2, right=0), 1.5, torch.tensor([0.1, 0.3]))
+    dropped = Dropped(0.4, torch.randint(0, 256, (1, 2, *seqlens), generator=generator))
+    torch.autograd.gradcheck(lambda q, k, v: attention_in(torch.float64, q, k, v, scoring, dropped)[0], tensors)
 
 
 def _inputs() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
