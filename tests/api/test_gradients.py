@@ -68,6 +68,41 @@ def test_deterministic_runs_kernels_that_add_in_order(kernel_device: str) -> Non
         assert torch.equal(one, other)
 
 
+OPTIONS: list[dict[str, object]] = [
+    {"causal": True},
+    {"window_size": (20, 7)},
+    {"dropout_p": 0.3},
+    {"alibi": True},
+    {"softcap": 3.0},
+]
+CALLS = [(varlen, options) for varlen in (False, True) for options in OPTIONS]
+CALLS += [(False, {"dropout_p": 0.3, "alibi": True, "causal": True})]
+
+
+@pytest.mark.parametrize(("varlen", "options"), CALLS, ids=str)
+def test_deterministic_gradients_have_the_same_bits_twice(
+    kernel_device: str, varlen: bool, options: dict[str, object]
+) -> None:
+    """Whatever they come from: kernels that add in order, or torch operations where this build has none."""
+    from flash_attn_rocm import flash_attn_func, flash_attn_varlen_func
+
+    tensors, dout = inputs(kernel_device)
+    given = {**options, "deterministic": True}
+    if given.pop("alibi", False):
+        given["alibi_slopes"] = torch.tensor([0.1, 0.2, 0.3, 0.4], device=kernel_device)
+    starts = [torch.tensor(table, dtype=torch.int32, device=kernel_device) for table in ([0, 20, 70], [0, 30, 50])]
+    rows = [tensor[0].detach().requires_grad_() for tensor in tensors]
+
+    def run() -> tuple[Tensor, ...]:
+        torch.manual_seed(5)
+        if varlen:
+            return torch.autograd.grad(flash_attn_varlen_func(*rows, *starts, 50, 30, **given), rows, dout[0])
+        return torch.autograd.grad(flash_attn_func(*tensors, **given), tensors, dout)
+
+    for one, other in zip(run(), run(), strict=True):
+        assert torch.equal(one, other)
+
+
 def test_varlen_runs_the_backward_kernels(kernel_device: str) -> None:
     from flash_attn_rocm import flash_attn_varlen_func
 
