@@ -16,7 +16,7 @@ from flash_attn_rocm.archs import Arch
 # The front end's share of a translation unit is paid once: 16 kernels in one file cost 13 CPU-s each, alone 40-60.
 # More than 16 saves little and takes more memory and a longer unsplittable job.
 MAX_UNIT_KERNELS = 16
-# A backward kernel takes 35 CPU-s itself, so that little is saved by more of them in one file.
+# A backward kernel takes 16 CPU-s itself, so that little is saved by more of them in one file.
 MAX_BWD_UNIT_KERNELS = 4
 
 

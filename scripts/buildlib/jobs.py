@@ -10,18 +10,21 @@ from ck.plan import KernelSpec, Unit
 
 # Measured with clang 22.1.8 on gfx1201: 16 kernels in one file peak at 1.3 GB, 6 at 0.82, 4 at 0.80, 1 at 0.75.
 _BASE_MIB = 750
+_BWD_BASE_MIB = 1050  # backward: 3 kernels in one file peak at 1.16 GB, 2 at 1.14
 _KERNEL_MIB = 35
 # Measured: d64 39 CPU-s for 6 kernels, d128 36 for 4, d128 with padded head dim 33 for 2, d32 26 for 3.
 _BASE_CPU_S = 15.0
 _PADDED_HDIM_FACTOR = 1.6
-_BWD_CPU_S = 35.0  # d64 and d128 backward: 70 CPU-s for 2 in one file
+_BWD_CPU_S = 16.0  # d128 backward: 51 CPU-s for 2 in one file, 55 for 3
+_PLAIN_CPU_S = 0.5  # kernels of our own, without CK's headers: 2.2 CPU-s for 5
 # Left to everything else on the machine.
 _RESERVE_MIB = 512
 
 
 def estimate_peak_mib(unit: Unit) -> int:
-    """Memory one compile needs: 750 MiB for the headers and 35 MiB for each kernel."""
-    return _BASE_MIB + _KERNEL_MIB * len(unit.specs)
+    """Memory one compile needs: the headers' (backward: more) and 35 MiB for each kernel."""
+    backward = any(spec.variant.op == "fmha_bwd" for spec in unit.specs)
+    return (_BWD_BASE_MIB if backward else _BASE_MIB) + _KERNEL_MIB * len(unit.specs)
 
 
 def _kernel_cpu_s(spec: KernelSpec) -> float:
@@ -33,6 +36,8 @@ def _kernel_cpu_s(spec: KernelSpec) -> float:
 
 def estimate_cpu_s(unit: Unit) -> float:
     """CPU seconds one compile takes: the headers once, then each kernel by head dim and padding."""
+    if all(spec.tile is None for spec in unit.specs):
+        return _PLAIN_CPU_S * len(unit.specs)
     return _BASE_CPU_S + sum(_kernel_cpu_s(spec) for spec in unit.specs)
 
 

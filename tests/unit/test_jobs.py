@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from ck.bwd_tiling import BwdTile
 from ck.plan import KernelSpec, Unit, plan_units
 from ck.tiling import Tile
 from ck.variants import Variant
@@ -31,6 +32,26 @@ def test_memory_estimate_is_not_below_what_was_measured(kernels: int, measured_m
 @pytest.mark.parametrize(("kernels", "padding", "measured_s"), [(4, "none", 36), (2, "full", 33)])
 def test_time_estimate_is_close_to_what_was_measured(kernels: int, padding: str, measured_s: float) -> None:
     assert estimate_cpu_s(unit(kernels, padding)) == pytest.approx(measured_s, rel=0.3)
+
+
+def bwd_unit(count: int) -> Unit:
+    variant = Variant("fmha_bwd", 128, "bf16", "batch", True, "none", False, False, "full")
+    tile = BwdTile((32, 64, 16, 128), (2, 4), (2, 4), (1, 8), (16, 16, 16), False)
+    return Unit("unit", "gfx1201", tuple(KernelSpec("gfx1201", variant, tile) for _ in range(count)))
+
+
+# Measured: 51 CPU-s and 1138 MiB for 2 kernels, 55 and 1159 for 3.
+@pytest.mark.parametrize(("kernels", "measured_s", "measured_mib"), [(2, 51, 1138), (3, 55, 1159)])
+def test_estimates_of_backward(kernels: int, measured_s: float, measured_mib: int) -> None:
+    assert estimate_cpu_s(bwd_unit(kernels)) == pytest.approx(measured_s, rel=0.3)
+    assert estimate_peak_mib(bwd_unit(kernels)) == pytest.approx(measured_mib, rel=0.05)
+
+
+def test_kernels_of_our_own_need_no_headers() -> None:
+    """Measured: 2.2 CPU-s for 5."""
+    variant = Variant("bwd_dot", 256, "bf16", "batch", False, "none", False, False, "full")
+    plain = Unit("unit", "gfx1201", tuple(KernelSpec("gfx1201", variant, None) for _ in range(5)))
+    assert estimate_cpu_s(plain) == pytest.approx(2.2, rel=0.3)
 
 
 @pytest.mark.parametrize(
