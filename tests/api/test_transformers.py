@@ -6,13 +6,11 @@ model's CPU tensors then take the same way; where torch does see a GPU, the same
 
 from __future__ import annotations
 
-import hashlib
 import importlib.metadata
 import importlib.util
 import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -21,11 +19,9 @@ import pytest
 import torch
 
 import flash_attn_rocm
-from scripts.buildlib.cache_root import cache_root
+from tests.api.locked_packages import PIP, locked_packages
 
 ROOT = Path(__file__).resolve().parents[2]
-LOCK = ROOT / "requirements" / "transformers.txt"
-PIP = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps"]
 # |logits - float32 logits| may be this many times what transformers' own attention has in the same dtype.
 ERROR_FACTOR = 2.0
 ERROR_FLOOR = 1e-4
@@ -43,26 +39,12 @@ def drop_in(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         yield
 
 
-def locked_transformers() -> Path:
-    """Where the locked transformers is: in the cache, installed when a test first needs it."""
-    key = hashlib.sha256(f"{sys.version_info[:2]}\n{LOCK.read_text(encoding='utf-8')}".encode()).hexdigest()[:16]
-    target = cache_root() / "transformers" / key
-    if not target.is_dir():
-        target.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=target.parent, prefix=".new-") as scratch:
-            options = ["--no-compile", "--require-hashes", "--target", f"{scratch}/site", "--requirement", str(LOCK)]
-            subprocess.run([*PIP, *options], check=True)
-            if not target.is_dir():  # else another test run was faster
-                Path(scratch, "site").rename(target)
-    return target
-
-
 @pytest.fixture(scope="module")
 def transformers(drop_in: None) -> Iterator[Any]:
     """transformers (an installed one first), imported once flash_attn can be found: it remembers what it finds."""
     with pytest.MonkeyPatch.context() as patch:
         if importlib.util.find_spec("transformers") is None:
-            patch.setattr(sys, "path", [*sys.path, str(locked_transformers())])
+            patch.setattr(sys, "path", [*sys.path, str(locked_packages("transformers"))])
         yield importlib.import_module("transformers")
 
 

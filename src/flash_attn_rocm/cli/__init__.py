@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 
 from flash_attn_rocm import __version__
-from flash_attn_rocm.cli import info, verify
+from flash_attn_rocm.cli import bench, info, verify
 from flash_attn_rocm.errors import FlashAttnRocmError
 
 EXIT_BAD_REQUEST = 2
@@ -21,7 +21,7 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"flash-attn-rocm {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for module in (info, verify):
+    for module in (info, verify, bench):
         module.add_parser(commands)
     return parser
 

@@ -1,4 +1,4 @@
-"""Run `flash-attn-rocm verify` of the environment that the build installed: on the GPU, or with `--emulate GFX`."""
+"""Run `flash-attn-rocm` of the environment that the build installed, with the same arguments."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def main(arguments: list[str]) -> int:
     if not command.exists():
         print(f"nothing is installed in {environment}; run ./pixiw run build first", file=sys.stderr)
         return 2
-    return subprocess.call([command, "verify", *arguments])
+    return subprocess.call([command, *arguments])
 
 
 if __name__ == "__main__":
