@@ -187,10 +187,11 @@ def _run(call: Call, choice: Choice, manifest: dict[str, Any], rule_for: Rules) 
     """Which backend a kind of call gets on a GPU that runs CK kernels forward."""
     gfx = str(choice.gfx)
     reason = choice.reason
-    if call.direction == "backward" and os.environ.get(environment.BACKEND) != "ck":
+    if call.direction == "backward":
+        forced = environment.forced_backward()
         rule = rule_for(gfx, "backward")
-        reason = rule.reason(gfx, "backward")
-        if rule.backend == "sdpa":
+        reason = f"{environment.BACKEND}={os.environ[environment.BACKEND]}" if forced else rule.reason(gfx, "backward")
+        if (forced or rule.backend) == "sdpa":
             return {"call": call.name, "backend": "sdpa", "reason": reason}
     if covered := cover(manifest["kernels"], call):
         dtypes, dims = list(covered.dtypes), covered.head_dims

@@ -22,6 +22,20 @@ CHOICE = (BACKEND, EMULATE, KERNELS)
 REPORTED = (*CHOICE, LIBRARY, EMULATOR, HIP_LIBRARY, CHECK_VALUES, POLICY, GFX_OVERRIDE)
 
 
+# What FLASH_ATTN_ROCM_BACKEND may be, and the backends that it forces forward and backward.
+CK_FORWARD_ONLY = "ck,sdpa"
+FORCED: dict[str, tuple[str | None, str | None]] = {
+    "ck": ("ck", "ck"),
+    "sdpa": ("sdpa", "sdpa"),
+    CK_FORWARD_ONLY: ("ck", "sdpa"),
+}
+
+
+def forced_backward() -> str | None:
+    """The backend of gradients that FLASH_ATTN_ROCM_BACKEND forces; None where the policy decides."""
+    return FORCED.get(os.environ.get(BACKEND, ""), (None, None))[1]
+
+
 def emulated_gpus() -> tuple[str, ...]:
     """GPUs named in FLASH_ATTN_ROCM_EMULATE, in order; empty when nothing is to be emulated.
 

@@ -6,6 +6,7 @@ process, which keeps it off the path of a call and constant for torch.compile.
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import sys
@@ -150,3 +151,35 @@ def _line(text: str, table: str, key: str | None) -> int | None:
         elif key is not None and current == table and re.match(rf'\s*"?{re.escape(key)}"?\s*=', line):
             return number
     return None
+
+
+def write(path: Path, tables: dict[tuple[str, str], dict[str, Any]]) -> None:
+    """Write a policy file in one step, so that no process sees half of it.
+
+    Raises:
+        PolicyFileError: it cannot be written.
+    """
+    lines = [
+        "# Which backend flash-attn-rocm runs on each GPU, over the package's table; `flash-attn-rocm tune` writes it.",
+        "# Deleting it is safe; FLASH_ATTN_ROCM_BACKEND overrides it.",
+        f"schema = {SCHEMA}",
+    ]
+    for (gfx, direction), table in sorted(tables.items()):
+        lines += ["", f"[{gfx}.{direction}]"]
+        lines += [f"{key} = {_toml(value)}" for key, value in table.items()]
+    scratch = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        scratch.write_text("\n".join(lines) + "\n", encoding="utf-8")
+        scratch.replace(path)
+    except OSError as error:
+        raise PolicyFileError(path, None, f"cannot be written: {error.strerror}") from error
+
+
+def _toml(value: Any) -> str:
+    """A string, number, table or list as TOML; strings as JSON has them, which TOML reads too."""
+    if isinstance(value, dict):
+        return "{ " + ", ".join(f"{key} = {_toml(item)}" for key, item in value.items()) + " }"
+    if isinstance(value, list):
+        return "[" + "".join(f"\n  {_toml(item)}," for item in value) + ("\n]" if value else "]")
+    return json.dumps(value, ensure_ascii=False)

@@ -124,7 +124,7 @@ def test_input_errors_are_value_errors() -> None:
 
 def test_an_unknown_backend_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FLASH_ATTN_ROCM_BACKEND", "triton")
-    with pytest.raises(BackendChoiceError, match="FLASH_ATTN_ROCM_BACKEND is 'triton'; allowed: ck, sdpa"):
+    with pytest.raises(BackendChoiceError, match="FLASH_ATTN_ROCM_BACKEND is 'triton'; allowed: ck; sdpa; ck,sdpa"):
         flash_attn_func(GOOD, GOOD, GOOD)
 
 

@@ -92,7 +92,7 @@ def test_a_method_with_its_arguments_in_the_wrong_order_fails_the_command(
 def test_the_plot_is_a_picture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A line a method in each of two diagrams, over the sequence lengths that ran."""
     if importlib.util.find_spec("matplotlib") is None:
-        monkeypatch.setattr(sys, "path", [*sys.path, str(locked_packages("tools"))])
+        monkeypatch.setattr(sys, "path", [*sys.path, str(locked_packages("bench"))])
     from matplotlib.axes import Axes
 
     lines: list[tuple[str, list[float]]] = []

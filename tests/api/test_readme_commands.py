@@ -43,7 +43,7 @@ def small(command: str) -> list[str]:
 
 
 def test_the_readme_shows_each_command() -> None:
-    assert {command.split()[1] for command in COMMANDS} >= {"info", "bench"}
+    assert {command.split()[1] for command in COMMANDS} >= {"info", "bench", "tune"}
 
 
 def test_commands_of_the_readme(
@@ -56,7 +56,7 @@ def test_commands_of_the_readme(
     monkeypatch.setenv("FLASH_ATTN_ROCM_POLICY", str(tmp_path / "policy.toml"))
     monkeypatch.chdir(tmp_path)
     if importlib.util.find_spec("matplotlib") is None:
-        monkeypatch.setattr(sys, "path", [*sys.path, str(locked_packages("tools"))])
+        monkeypatch.setattr(sys, "path", [*sys.path, str(locked_packages("bench"))])
     policy.user_rules.cache_clear()
     for command in COMMANDS:
         if "theirs.json" in command:

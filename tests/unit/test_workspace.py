@@ -16,7 +16,19 @@ import jsonschema
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-REQUIRED_TASKS = {"build", "test", "verify", "info", "bench", "bench-compile", "kernels", "fetch-ck", "lint", "docs"}
+REQUIRED_TASKS = {
+    "build",
+    "test",
+    "verify",
+    "info",
+    "bench",
+    "tune",
+    "bench-compile",
+    "kernels",
+    "fetch-ck",
+    "lint",
+    "docs",
+}
 
 
 @pytest.fixture(scope="module")

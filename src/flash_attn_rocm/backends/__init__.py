@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 
 from flash_attn_rocm import environment, paths
-from flash_attn_rocm.archs import BACKENDS, load_arch, load_archs
+from flash_attn_rocm.archs import load_arch, load_archs
 from flash_attn_rocm.backends import ck
 from flash_attn_rocm.errors import BackendChoiceError, KernelsNotInstalledError
 from flash_attn_rocm.gpu_identity import override_note
@@ -57,21 +57,23 @@ def choose(
         UnsupportedGpuError: no table for this GPU.
         KernelsNotInstalledError: CK kernels should run and are not installed.
     """
-    if override and override not in BACKENDS:
-        raise BackendChoiceError(f"FLASH_ATTN_ROCM_BACKEND is {override!r}; allowed: {', '.join(BACKENDS)}, or unset")
+    if override and override not in environment.FORCED:
+        allowed = "; ".join(environment.FORCED)
+        raise BackendChoiceError(f"FLASH_ATTN_ROCM_BACKEND is {override!r}; allowed: {allowed} (backward), or unset")
+    forced = environment.FORCED[override][0] if override else None
     for name in emulated:
         load_arch(name, environment.EMULATE)
-    if override == "sdpa":
+    if forced == "sdpa":
         return Choice("sdpa", "FLASH_ATTN_ROCM_BACKEND=sdpa", gfx)
     if device_type == "cpu" and emulated:
         return _require_kernels(emulated[0], f"FLASH_ATTN_ROCM_EMULATE={','.join(emulated)}", installed)
     if device_type == "cuda" and hip and gfx:
         return _choose_for_gpu(gfx, emulated, (override, rules), installed, note)
     what = {"cpu": "CPU tensors", "cuda": "the GPU is not an AMD GPU"}.get(device_type, f"{device_type} tensors")
-    if override == "ck":
+    if forced == "ck":
         raise BackendChoiceError(
-            f"FLASH_ATTN_ROCM_BACKEND=ck cannot be followed: {what}, and CK kernels need an AMD GPU with a ROCm build "
-            "of torch, or CPU tensors with FLASH_ATTN_ROCM_EMULATE=<gfx> set"
+            f"FLASH_ATTN_ROCM_BACKEND={override} cannot be followed: {what}, and CK kernels need an AMD GPU with a "
+            "ROCm build of torch, or CPU tensors with FLASH_ATTN_ROCM_EMULATE=<gfx> set"
         )
     return Choice("sdpa", what)
 
@@ -90,8 +92,8 @@ def _choose_for_gpu(
         )
     override, rules = asked
     arch = load_arch(gfx, note)
-    if override == "ck":
-        return _require_kernels(arch.gfx, "FLASH_ATTN_ROCM_BACKEND=ck", installed, note)
+    if override:  # not sdpa: that needs no GPU
+        return _require_kernels(arch.gfx, f"FLASH_ATTN_ROCM_BACKEND={override}", installed, note)
     rule = rules(arch.gfx, "forward")
     if rule.backend == "sdpa":
         return Choice("sdpa", rule.reason(arch.gfx, "forward"), arch.gfx)
@@ -149,8 +151,7 @@ def _backward_kernels(device_type: str, device_index: int | None, *variables: st
     """kernels.json of the GPU whose policy wants CK's backward, for these values of environment.CHOICE, remembered."""
     del variables  # only the key of the memory
     gfx = choice_for(device_type, device_index).gfx
-    forced = os.environ.get(environment.BACKEND) == "ck"
-    if gfx is None or (not forced and rule_for(gfx, "backward").backend != "ck"):
+    if gfx is None or (environment.forced_backward() or rule_for(gfx, "backward").backend) != "ck":
         return None
     return paths.find_manifests()[gfx]
 

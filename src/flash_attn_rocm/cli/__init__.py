@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 
 from flash_attn_rocm import __version__
-from flash_attn_rocm.cli import bench, info, verify
+from flash_attn_rocm.cli import bench, info, tune, verify
 from flash_attn_rocm.errors import FlashAttnRocmError
 
 EXIT_BAD_REQUEST = 2
@@ -17,11 +17,11 @@ EXIT_BAD_REQUEST = 2
 def build_parser() -> argparse.ArgumentParser:
     """The parser with every command; each sets `run`, a function from parsed arguments to an exit code."""
     parser = argparse.ArgumentParser(
-        prog="flash-attn-rocm", description="FlashAttention-2 for AMD GPUs: report and check an installation."
+        prog="flash-attn-rocm", description="FlashAttention-2 for AMD GPUs: report, check and measure."
     )
     parser.add_argument("--version", action="version", version=f"flash-attn-rocm {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for module in (info, verify, bench):
+    for module in (info, verify, bench, tune):
         module.add_parser(commands)
     return parser
 

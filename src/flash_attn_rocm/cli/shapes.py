@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -33,9 +34,9 @@ def _seconds(text: str) -> float:
     return value
 
 
-def add_options(parser: Any) -> None:
-    """Add the options."""
-    parser.add_argument("--seqlens", metavar="S", type=_positive, nargs="+", default=list(SEQLENS), help="%(default)s")
+def add_options(parser: Any, seqlens: Sequence[int] = SEQLENS) -> None:
+    """Add the options; `seqlens` are the default."""
+    parser.add_argument("--seqlens", metavar="S", type=_positive, nargs="+", default=list(seqlens), help="%(default)s")
     parser.add_argument("--batch", metavar="B", type=_positive, default=1, help="sequences (%(default)s)")
     parser.add_argument("--heads", metavar="H", type=_positive, default=16, help="heads of q (%(default)s)")
     parser.add_argument("--heads-k", metavar="H", type=_positive, help="heads of k and v (those of q)")
