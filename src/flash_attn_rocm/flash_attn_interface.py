@@ -168,8 +168,9 @@ def _check_backward(dout: Tensor, q: Tensor, out: Tensor, lse: Tensor, lse_shape
     for name, tensor, shape in (("dout", dout, q.shape), ("out", out, q.shape), ("softmax_lse", lse, lse_shape)):
         if tuple(tensor.shape) != tuple(shape):
             raise InputError(f"{name} has shape {tuple(tensor.shape)}; expected {tuple(shape)}")
-    if lse.dtype != torch.float32:
-        raise InputError(f"softmax_lse is {lse.dtype}; expected torch.float32")
+    for name, tensor, dtype in (("dout", dout, q.dtype), ("out", out, q.dtype), ("softmax_lse", lse, torch.float32)):
+        if (tensor.dtype, tensor.device) != (dtype, q.device):
+            raise InputError(f"{name} is {tensor.dtype} on {tensor.device}; expected {dtype} on {q.device}")
 
 
 def _check_gradients(buffers: tuple[Tensor | None, ...], inputs: tuple[Tensor, ...]) -> None:

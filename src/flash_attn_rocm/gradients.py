@@ -34,6 +34,11 @@ class Call:
     seqused_k: Tensor | None = None
     block_table: Tensor | None = None
 
+    @property
+    def ordered(self) -> bool:
+        """Whether the kernels must add in a fixed order: the caller or torch.use_deterministic_algorithms wants it."""
+        return self.deterministic or torch.are_deterministic_algorithms_enabled()
+
 
 def _longest(call: Call) -> int:
     if call.sequences is None:
@@ -59,7 +64,7 @@ def kernels_cover(call: Call) -> bool:
             masked=call.options["window_left"] >= 0 or call.options["window_right"] >= 0,
             alibi=call.alibi_slopes is not None,
             dropout=call.options["dropout_p"] > 0.0,
-            deterministic=call.deterministic,
+            deterministic=call.ordered,
         )
     )
 
@@ -79,7 +84,7 @@ def first_order(
             call.alibi_slopes,
             call.rng_state,
             targets,
-            deterministic=call.deterministic,
+            deterministic=call.ordered,
             **call.options,
         )
     options = dict(call.options)

@@ -12,8 +12,8 @@ Common to all of them:
 * dropout_p: weights are dropped after the softmax where their random byte exceeds floor(255 * (1 - dropout_p)); the
   others are divided by 1 - dropout_p.
 * A query that sees no key gives out 0 and lse -inf.
-* deterministic: the backward kernels add in a fixed order, so that gradients have the same bits in every run; torch's
-  own operations are governed by torch.use_deterministic_algorithms.
+* deterministic: the backward kernels add in a fixed order, so that gradients have the same bits in every run, as with
+  torch.use_deterministic_algorithms(True), which governs torch's own operations too.
 * return_attn_probs: returns (out, lse, S_dmask) in place of out. lse is the float32 natural log-sum-exp of the scores;
   S_dmask is the uint8 map of dropout's random bytes, empty without dropout; what a mask hides may be 0 there.
 

@@ -275,5 +275,9 @@ def test_backward_shapes() -> None:
         _flash_attn_backward(q, q, q, q, q, lse.transpose(1, 2), *rest)
     with pytest.raises(InputError, match=r"dout has shape \(1, 4, 2, 64\); expected \(1, 5, 2, 64\)"):
         _flash_attn_backward(q[:, 1:], q, q, q, q, lse, *rest)
-    with pytest.raises(InputError, match=r"softmax_lse is torch.float16; expected torch.float32"):
+    with pytest.raises(InputError, match=r"softmax_lse is torch.float16 on cpu; expected torch.float32 on cpu"):
         _flash_attn_backward(q, q, q, q, q, lse.half(), *rest)
+    with pytest.raises(InputError, match=r"dout is torch.float32 on cpu; expected torch.float16 on cpu"):
+        _flash_attn_backward(q.float(), q, q, q, q, lse, *rest)
+    with pytest.raises(InputError, match=r"out is torch.float16 on meta; expected torch.float16 on cpu"):
+        _flash_attn_backward(q, q, q, q, q.to("meta"), lse, *rest)

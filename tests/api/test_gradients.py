@@ -68,6 +68,16 @@ def test_deterministic_runs_kernels_that_add_in_order(kernel_device: str) -> Non
         assert torch.equal(one, other)
 
 
+def test_torch_can_ask_for_deterministic_gradients(kernel_device: str) -> None:
+    tensors, dout = inputs(kernel_device)
+    torch.use_deterministic_algorithms(True)
+    try:
+        names = launched_by(lambda: gradients(tensors, dout))
+    finally:
+        torch.use_deterministic_algorithms(False)
+    assert any(name.startswith("fmha_bwd_") and "_deterministic_" in name for name in names), names
+
+
 OPTIONS: list[dict[str, object]] = [
     {"causal": True},
     {"window_size": (20, 7)},
