@@ -24,7 +24,9 @@ struct MachineName {
   const char* gfx;
 };
 constexpr std::uint32_t kMachineMask = 0xFF;
-constexpr MachineName kMachineNames[] = {{0x3F, "gfx90a"}, {0x4C, "gfx942"}, {0x4F, "gfx950"}};
+constexpr MachineName kMachineNames[] = {
+#include "machines.inc"
+};
 constexpr std::uint64_t kLargestImage = std::uint64_t(1) << 30;
 
 std::span<const std::uint8_t> part(std::span<const std::uint8_t> data, std::uint64_t offset, std::uint64_t size,

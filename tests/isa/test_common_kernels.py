@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from tests.isa.common_cases import CASES, THREADS, Case
 from tests.isa.conftest import DEVICES
 from tests.isa.hip_runtime import Hip, pointers
 
-GPUS = ("gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1201")  # common_gpus of emulator/CMakeLists.txt
+GPUS = tuple(tomllib.loads(Path(__file__).with_name("kernels").joinpath("common", "gpus.toml").read_text())["gpus"])
 LEVELS = (0, 3)
 BUILDS = [(gfx, level) for gfx in GPUS for level in LEVELS]
 

@@ -110,7 +110,9 @@ def test_kernel_packages_hold_code_for_their_gpu_and_nothing_for_a_host(kernels:
         for path in one.files:
             if path.endswith(".co"):
                 with (one.root / path).open("rb") as stream:
-                    assert ELFFile(stream)["e_machine"] == EM_AMDGPU
+                    header = ELFFile(stream).header
+                assert header["e_machine"] == EM_AMDGPU
+                assert header["e_flags"] & 0xFF == load_archs()[gfx].elf_machine
 
 
 def test_kernels_json_names_exactly_the_code_objects(kernels: dict[str, Opened]) -> None:

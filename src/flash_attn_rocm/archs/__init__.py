@@ -16,6 +16,7 @@ _KEYS: dict[str, type] = {
     "family": str,
     "products": list,
     "amdgpu_arch": str,
+    "elf_machine": int,
     "wave_size": int,
     "lds_kib": int,
     "vgprs": int,
@@ -41,6 +42,7 @@ class Arch:
     family: str
     products: tuple[str, ...]
     amdgpu_arch: str
+    elf_machine: int
     wave_size: int
     lds_kib: int
     vgprs: int
