@@ -1,4 +1,4 @@
-"""Which kernels a solver chooses: the recipe's own metadata for every GPU that has a table, in empty packages."""
+"""Which kernels a solver chooses: the recipe's own metadata, of every GPU, in empty packages."""
 
 from __future__ import annotations
 
@@ -27,15 +27,6 @@ GFX1201 = _gpu("12.0.1")
 UNSUPPORTED = _gpu("9.0.6")
 
 
-def _choices() -> list[dict[str, str]]:
-    """One combination of recipe/variants.yaml per GPU, those that are not packaged yet included."""
-    settings = rattler_build.VariantConfig.from_file(VARIANTS).combinations()[0]
-    every = "|".join(f"=={number}" for number in AMDGPU_ARCHS.values())
-    return [
-        {**settings, "gfx": gfx, "amdgpu_arch": number, "amdgpu_archs": every} for gfx, number in AMDGPU_ARCHS.items()
-    ]
-
-
 def _assemble(folder: Path, outputs: Iterable[Output]) -> None:
     for output in outputs:
         requirements = output.rendered.recipe.to_dict().get("requirements", {})
@@ -57,7 +48,7 @@ def channel(tmp_path_factory: pytest.TempPathFactory) -> str:
     folder = tmp_path_factory.mktemp("channel")
     (folder / "empty").mkdir()
     (folder / "empty" / "file").write_text("", encoding="utf-8")
-    outputs = render_outputs(_choices())
+    outputs = render_outputs(rattler_build.VariantConfig.from_file(VARIANTS).combinations())
     _assemble(folder, outputs)
     for name in needed_names(outputs):
         rattler_build.assemble_package(name, "99", "linux-64", "0", folder / "linux-64", files_dir=folder / "empty")
