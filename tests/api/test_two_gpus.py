@@ -12,7 +12,9 @@ import pytest
 
 from tests.api.fake_runtime import SRC
 
-GPUS = ("gfx1201", "gfx1200")  # not in the order of their names, so that no list of kernels is right by chance
+# Not in the order of their names, so that no list of kernels is right by chance; of one family, and of two whose waves
+# have 32 and 64 lanes.
+PAIRS = [("gfx1201", "gfx1200"), ("gfx942", "gfx1201")]
 
 # CPU tensors run on the emulated runtime's current device, which is the calling thread's own.
 PROGRAM = """
@@ -47,9 +49,15 @@ print(json.dumps({"passed": passed, "counts": counts, "devices": devices}))
 """
 
 
+@pytest.fixture(scope="module", params=PAIRS, ids=",".join)
+def gpus(request: pytest.FixtureRequest) -> tuple[str, str]:
+    pair: tuple[str, str] = request.param
+    return pair
+
+
 @pytest.fixture(scope="module")
-def answer() -> dict[str, Any]:
-    variables = os.environ | {"PYTHONPATH": str(SRC), "FLASH_ATTN_ROCM_EMULATE": ",".join(GPUS)}
+def answer(gpus: tuple[str, str]) -> dict[str, Any]:
+    variables = os.environ | {"PYTHONPATH": str(SRC), "FLASH_ATTN_ROCM_EMULATE": ",".join(gpus)}
     variables.pop("FLASH_ATTN_ROCM_BACKEND", None)
     done = subprocess.run([sys.executable, "-c", PROGRAM], env=variables, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
@@ -57,13 +65,13 @@ def answer() -> dict[str, Any]:
     return found
 
 
-def _launches_by_gpu(counts: dict[str, int]) -> tuple[int, ...]:
-    return tuple(sum(number for name, number in counts.items() if f"_{gpu}_" in name) for gpu in GPUS)
+def _launches_by_gpu(counts: dict[str, int], gpus: tuple[str, str]) -> tuple[int, ...]:
+    return tuple(sum(number for name, number in counts.items() if f"_{gpu}_" in name) for gpu in gpus)
 
 
-def test_each_device_launches_only_kernels_of_its_own(answer: dict[str, Any]) -> None:
+def test_each_device_launches_only_kernels_of_its_own(answer: dict[str, Any], gpus: tuple[str, str]) -> None:
     counts = answer["counts"]
-    assert [_launches_by_gpu(counts[name]) for name in ("first", "second", "first again", "threads")] == [
+    assert [_launches_by_gpu(counts[name], gpus) for name in ("first", "second", "first again", "threads")] == [
         (1, 0),
         (1, 1),
         (2, 1),
@@ -76,7 +84,7 @@ def test_both_devices_are_right(answer: dict[str, Any]) -> None:
     assert all(answer["passed"].values())
 
 
-def test_both_devices_are_described_with_their_kernels(answer: dict[str, Any]) -> None:
+def test_both_devices_are_described_with_their_kernels(answer: dict[str, Any], gpus: tuple[str, str]) -> None:
     devices = answer["devices"]
-    assert [device["gfx"] for device in devices] == list(GPUS)
+    assert [device["gfx"] for device in devices] == list(gpus)
     assert all(f"/{device['gfx']}/kernels.json" in device["kernels"] for device in devices)
