@@ -36,10 +36,8 @@ from scripts.buildlib.verify_installed import run_verify, torch_has_hip
 ROOT = Path(__file__).resolve().parent.parent.parent
 DIST = ROOT / "dist"
 ENVIRONMENT = ROOT / "build" / "env"
-# What a person downloads besides pytorch to run attention on one GPU: the main package and that GPU's kernels, of the
-# profiles that are small.
-SIZE_LIMIT_MB = 5.0
-LIMITED_PROFILES = ("smoke", "ci")
+# What a person downloads besides pytorch to run attention on one GPU: the main package and that GPU's kernels.
+SIZE_LIMITS_MB = {"smoke": 5.0, "ci": 5.0, "inference": 25.0, "full": 25.0}
 
 
 class StageError(BuildError):
@@ -215,7 +213,7 @@ def verify_environment(work: Pipeline) -> None:
 
 
 def check_sizes(work: Pipeline) -> None:
-    """Print the size of every package and fail if the download of main and a small profile's kernels is over the limit.
+    """Print the size of every package and fail if the download of main and one GPU's kernels is over the limit.
 
     Raises:
         BuildError: it is.
@@ -229,13 +227,12 @@ def check_sizes(work: Pipeline) -> None:
         sizes[output.name] = path.stat().st_size / 1e6
         table.add_row(str(path.relative_to(ROOT)), f"{sizes[output.name] * 1000:.0f}")
     work.console.print(table)
-    if work.profile not in LIMITED_PROFILES:
-        return
+    limit = SIZE_LIMITS_MB[work.profile]
     for arch in work.archs:
         total = sizes["flash-attn-rocm"] + sizes[f"flash-attn-rocm-kernels-{arch.gfx}"]
-        if total > SIZE_LIMIT_MB:
+        if total > limit:
             what = f"main and {work.profile} kernels of {arch.gfx}"
-            raise BuildError(f"{what} are {total:.2f} MB; allowed: {SIZE_LIMIT_MB} MB")
+            raise BuildError(f"{what} are {total:.2f} MB; allowed: {limit} MB")
 
 
 def print_times(work: Pipeline) -> None:

@@ -10,6 +10,7 @@ from rich.console import Console
 
 from ck.errors import CkError
 from ck.source import CkSource
+from ck.variants import load_variants
 from flash_attn_rocm.archs import load_arch
 from scripts.buildlib import pipeline
 from scripts.buildlib.errors import BuildError
@@ -49,8 +50,14 @@ def test_five_megabytes_are_the_limit_of_main_and_a_small_profile(tmp_path: Path
         check_sizes(_work(tmp_path, 4_000_001, profile))
 
 
-def test_larger_profiles_have_no_limit(tmp_path: Path) -> None:
-    check_sizes(_work(tmp_path, 9_000_000, "full"))
+def test_twenty_five_megabytes_are_the_limit_of_full(tmp_path: Path) -> None:
+    check_sizes(_work(tmp_path, 24_000_000, "full"))
+    with pytest.raises(BuildError, match=r"gfx1201 are 25\.00 MB; allowed: 25\.0 MB"):
+        check_sizes(_work(tmp_path, 24_000_001, "full"))
+
+
+def test_every_profile_has_a_limit() -> None:
+    assert set(pipeline.SIZE_LIMITS_MB) == set(load_variants().profiles)
 
 
 def test_a_conda_environment_uses_its_channel_and_another_python_the_local_one(tmp_path: Path) -> None:
