@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -14,8 +15,11 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @pytest.fixture(scope="session")
 def dist() -> dict[str, Path]:
-    """Built packages in dist/, by package name."""
-    found = {path.name.rsplit("-", 2)[0]: path for path in (ROOT / "dist").glob("*/*.conda")}
+    """Built packages in dist/, by package name; of the selectors, one a GPU under one name, that which is installed."""
+    records = (ROOT / "build" / "env" / "conda-meta").glob("flash-attn-rocm*.json")
+    installed = {json.loads(record.read_text(encoding="utf-8"))["fn"] for record in records}
+    paths = sorted((ROOT / "dist").glob("*/*.conda"), key=lambda path: (path.name in installed, path.name))
+    found = {path.name.rsplit("-", 2)[0]: path for path in paths}
     if not found:
         pytest.fail("dist/ holds no packages: run ./pixiw run build first")
     return found
