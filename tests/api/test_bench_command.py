@@ -16,6 +16,8 @@ import pytest
 import flash_attn_rocm
 from flash_attn_rocm.benchmark.methods import METHODS, REFERENCE
 from flash_attn_rocm.cli import bench, main
+from tests.api.conftest import RunFake
+from tests.api.fake_runtime import kernel, manifest
 from tests.api.locked_packages import locked_packages
 
 QUICK = ["--warmup", "0", "--measure", "0", "--batch", "1", "--heads", "2", "--headdim", "64"]
@@ -59,6 +61,29 @@ def test_the_emulated_gpu(
     assert "1.00" in capsys.readouterr().out
 
 
+def test_torchs_gradients_are_not_timed_as_cks(run_fake: RunFake) -> None:
+    """Kernels for forward alone; the fake runtime computes nothing, so that forward is wrong."""
+    program = """
+from flash_attn_rocm.benchmark.methods import METHODS
+from flash_attn_rocm.benchmark.problem import Problem
+from flash_attn_rocm.benchmark.run import DIRECTIONS, run
+from flash_attn_rocm.benchmark.timing import Effort
+import torch
+method = METHODS[-1]
+for headdim in (64, 96):
+    problem = Problem(32, heads=2, heads_k=2, headdim=headdim)
+    for row in run([method], [problem], DIRECTIONS, torch.device("cpu"), Effort(0.0, 0.0)):
+        print(row.method, row.direction, headdim, row.status, row.detail)
+"""
+    lines = run_fake(program, document=manifest([kernel("only", padding="seqlen")])).stdout.splitlines()
+    assert [line.split()[:4] for line in lines] == [
+        ["ck", "forward", "64", "wrong"], ["ck", "backward", "64", "unavailable"],
+        ["ck", "forward", "96", "unavailable"], ["ck", "backward", "96", "unavailable"],
+    ]  # fmt: skip
+    assert "no backward kernel is installed for bf16 b1 s32 h2 d64; torch computes its gradients" in lines[1]
+    assert "head dim is 96" in lines[2]
+
+
 def test_what_is_not_installed_is_listed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     report = tmp_path / "a.json"
     assert main(["bench", *QUICK, "--seqlens", "32", "--device", "cpu", "--json", str(report)]) == 0
@@ -77,6 +102,7 @@ def test_a_method_with_its_arguments_in_the_wrong_order_fails_the_command(
         METHODS[-1],
         layout="bhsd",
         variables={},
+        lacks=REFERENCE.lacks,
         load=lambda device: lambda q, k, v, causal: right(device)(q, v, k, causal),
     )
     monkeypatch.setattr(bench, "METHODS", (REFERENCE, swapped))

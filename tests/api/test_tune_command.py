@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from flash_attn_rocm import backends, flash_attn_func, policy
+from flash_attn_rocm.backends import ck_backward
 from flash_attn_rocm.benchmark import run, tuning
 from flash_attn_rocm.benchmark.timing import Timing
 from flash_attn_rocm.cli import main
@@ -80,6 +81,17 @@ def test_where_torch_runs_forward_its_gradients_do_too(user_file: Path, millisec
     rules = policy.user_rules()
     assert [rules["gfx1201", name].backend for name in policy.DIRECTIONS] == ["sdpa", "sdpa"]
     assert "whose gradients are torch's" in rules["gfx1201", "backward"].evidence
+
+
+def test_where_backward_kernels_lack_torch_computes_gradients(
+    user_file: Path, milliseconds: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ck_backward, "covers", lambda *args, **options: False)
+    milliseconds += [1.0, 2.0] * 2
+    assert tune("--output", str(user_file)) == 0
+    rule = policy.user_rules()["gfx1201", "backward"]
+    assert rule.backend == "sdpa"
+    assert "no backward kernel is installed for bf16 b1 s64 h2 d64 causal" in rule.evidence
 
 
 def test_one_direction_leaves_the_other(user_file: Path, milliseconds: list[float]) -> None:

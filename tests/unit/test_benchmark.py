@@ -21,7 +21,7 @@ from torch import Tensor
 import flash_attn_rocm
 from flash_attn_rocm.benchmark import compare, plot, problem, report, timing
 from flash_attn_rocm.benchmark.clocks import State, amd_state, nvidia_state
-from flash_attn_rocm.benchmark.methods import METHODS, REFERENCE, Method, NotAvailableError
+from flash_attn_rocm.benchmark.methods import METHODS, REFERENCE, Method, NotAvailableError, package_method
 from flash_attn_rocm.benchmark.problem import Problem, draw, exact, relative_error
 from flash_attn_rocm.benchmark.run import DIRECTIONS, Row, run
 from flash_attn_rocm.benchmark.timing import Effort, Timing, summarise
@@ -122,8 +122,7 @@ def test_a_wrong_method_is_not_timed(name: str, direction: str) -> None:
 @pytest.mark.parametrize("causal", [False, True])
 def test_right_methods_are_timed_in_both_directions(dtype: str, causal: bool) -> None:
     """SDPA heads first, and this package's function, whose layout is the other."""
-    package = next(entry for entry in METHODS if entry.name == "ck")
-    other = dataclasses.replace(package, name="package", variables={"FLASH_ATTN_ROCM_BACKEND": "sdpa"})
+    other = dataclasses.replace(package_method("sdpa", "this package"), name="package")
     shape = dataclasses.replace(SMALL, dtype=dtype, causal=causal)
     rows = run([REFERENCE, other], [shape], DIRECTIONS, CPU, QUICK)
     assert [(row.method, row.direction, row.status) for row in rows] == [

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib import import_module, metadata
 from typing import Any
@@ -15,7 +15,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from flash_attn_rocm import environment
-from flash_attn_rocm.backends import choice_for
+from flash_attn_rocm.backends import backward_kernels, choice_for, ck_backward
+from flash_attn_rocm.benchmark.problem import DTYPES, Problem
 from flash_attn_rocm.errors import FlashAttnRocmError
 
 # (q, k, v, causal) -> out, all in the layout of the method.
@@ -39,6 +40,7 @@ class Method:
         allowed_error: of its output against float32, relative; methods that quantise need more.
         load: the function, for tensors on a device; raises NotAvailableError.
         variables: environment variables while it runs.
+        lacks: why it does not compute a shape in a direction itself, or "".
         distribution: whose version the report shows.
     """
 
@@ -50,6 +52,7 @@ class Method:
     load: Callable[[torch.device], Attention]
     variables: Mapping[str, str] = field(default_factory=dict)
     distribution: str = "torch"
+    lacks: Callable[[Problem, str, torch.device], str] = lambda problem, direction, device: ""
 
     def version(self) -> str | None:
         """Version of the distribution that has the method; None where it is not installed."""
@@ -168,10 +171,31 @@ def _load_package(device: torch.device) -> Attention:
     return attention
 
 
+def _lacks_kernels(problem: Problem, direction: str, device: torch.device) -> str:
+    """Where no backward kernel covers a shape, gradients come from torch: that would be timed in CK's name."""
+    if direction == "forward":
+        return ""  # there it raises
+    manifest = backward_kernels(device.type, device.index)
+    if manifest is not None and ck_backward.covers(
+        manifest,
+        mode="batch",
+        dtype=DTYPES[problem.dtype],
+        hdim=problem.headdim,
+        longest=problem.seqlen,
+        masked=problem.causal,
+        alibi=False,
+        dropout=False,
+        deterministic=False,
+    ):
+        return ""
+    return f"no backward kernel is installed for {problem.name}; torch computes its gradients"
+
+
 def package_method(backend: str, title: str) -> Method:
     """flash_attn_func of this package on one backend."""
     variables = {environment.BACKEND: backend}
-    return Method(backend, title, "bshd", True, 0.02, _load_package, variables, "flash-attn-rocm")
+    method = Method(backend, title, "bshd", True, 0.02, _load_package, variables, "flash-attn-rocm")
+    return replace(method, lacks=_lacks_kernels) if backend == "ck" else method
 
 
 REFERENCE = Method("sdpa", "PyTorch SDPA", "bhsd", True, 0.02, _load_sdpa)

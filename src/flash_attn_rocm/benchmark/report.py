@@ -25,7 +25,8 @@ from flash_attn_rocm.inspection.problems import reported_variables
 SCHEMA = 1
 NOTE = (
     "Clocks and power are read right after the runs of a row and are never set: what the machine's power settings, "
-    "temperature and other users make of them is part of the result."
+    "temperature and other users make of them is part of the result. Where the GPU is done with a call sooner than the "
+    "host with launching it, the time is the host's."
 )
 _EMULATED_NOTE = " These are times of the EMULATED GPU: they say nothing about a card."
 

@@ -14,6 +14,7 @@ from flash_attn_rocm.benchmark.clocks import State, read_state
 from flash_attn_rocm.benchmark.methods import Attention, Method, NotAvailableError
 from flash_attn_rocm.benchmark.problem import Exact, Problem, Tensors, draw, exact, relative_error
 from flash_attn_rocm.benchmark.timing import Effort, Timing, measure, synchronize
+from flash_attn_rocm.errors import KernelUnavailableError
 
 DIRECTIONS = ("forward", "backward")
 # A gradient is made of products of rounded numbers: it may err this many times as much as an output.
@@ -129,12 +130,17 @@ def _one(
             yield from (Row(name, method.name, problem, "unavailable", str(reason)) for name in directions)
             return
         for direction in directions:
+            lacking = method.lacks(problem, direction, device)
             if direction == "backward" and not method.backward:
-                yield Row(direction, method.name, problem, "unavailable", "has no backward")
+                lacking = "has no backward"
+            if lacking:
+                yield Row(direction, method.name, problem, "unavailable", lacking)
                 continue
             try:
                 bound = _Bound.of(method, attention, problem, given)
                 yield _row(bound, direction, exactly, device, effort)
+            except KernelUnavailableError as error:
+                yield Row(direction, method.name, problem, "unavailable", str(error))
             except Exception as error:  # whatever a method raises belongs in its row; the others go on
                 text = f"{type(error).__name__}: {error}".splitlines()[0]
                 yield Row(direction, method.name, problem, "failed", text)

@@ -10,13 +10,11 @@ from typing import Any
 import torch
 
 from flash_attn_rocm import environment
-from flash_attn_rocm.backends import ck_backward
 from flash_attn_rocm.benchmark.methods import Method, package_method
-from flash_attn_rocm.benchmark.problem import DTYPES, Problem
+from flash_attn_rocm.benchmark.problem import Problem
 from flash_attn_rocm.benchmark.run import Row, run
 from flash_attn_rocm.benchmark.timing import Effort
 from flash_attn_rocm.errors import InputError
-from flash_attn_rocm.paths import find_manifests
 
 # A difference below this is noise: then the package's table stands.
 MARGIN = 0.03
@@ -40,20 +38,6 @@ class Decision:
     def as_table(self) -> dict[str, Any]:
         """As it stands in a policy file."""
         return {"backend": self.backend, "evidence": self.evidence, "measured": list(self.measured)}
-
-
-def _covered(gfx: str, problem: Problem) -> bool:
-    return ck_backward.covers(
-        find_manifests()[gfx],
-        mode="batch",
-        dtype=DTYPES[problem.dtype],
-        hdim=problem.headdim,
-        masked=problem.causal,
-        alibi=False,
-        dropout=False,
-        deterministic=False,
-        longest=problem.seqlen,
-    )
 
 
 def _time_of(rows: Sequence[Row], method: str, problem: Problem) -> float:
@@ -103,7 +87,6 @@ def disagreeing(decision: Decision) -> list[str]:
 
 
 def tune(
-    gfx: str,
     problems: Sequence[Problem],
     directions: Sequence[str],
     backends: dict[str, str],
@@ -113,7 +96,6 @@ def tune(
     """Measure and decide.
 
     Args:
-        gfx: the GPU.
         problems: the user's shapes.
         directions: which to decide.
         backends: by direction, what runs now without a decision.
@@ -135,9 +117,10 @@ def tune(
         if forward == "sdpa":
             reason = f"tune: forward runs on torch's attention, whose gradients are torch's; {where}"
             return [*decisions, Decision("backward", "sdpa", reason)]
-        if lacking := [problem.name for problem in problems if not _covered(gfx, problem)]:
-            reason = f"tune: no backward kernel is installed for {', '.join(lacking)}; {where}"
-            return [*decisions, Decision("backward", "sdpa", reason)]
+        with CK.in_use():
+            lacking = [text for problem in problems if (text := CK.lacks(problem, "backward", device))]
+        if lacking:
+            return [*decisions, Decision("backward", "sdpa", f"tune: {lacking[0]}; {where}")]
         rows = run([CK, CK_THEN_TORCH], problems, ["backward"], device, effort, say)
         times = [(p, _time_of(rows, "ck", p), _time_of(rows, "sdpa", p)) for p in problems]
         decisions.append(decide("backward", backends["backward"], times, where))

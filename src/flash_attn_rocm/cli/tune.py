@@ -65,7 +65,6 @@ def run(arguments: argparse.Namespace) -> int:
     date = datetime.now(UTC).date().isoformat()
     where = f"{compare.machine_name({'machine': machine})}, flash-attn-rocm {__version__}, {date}"
     decisions = tune(
-        gfx,
         problems,
         shapes.directions(arguments),
         now,
