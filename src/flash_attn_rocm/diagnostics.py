@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+import sys
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from importlib import metadata
@@ -209,6 +210,13 @@ def _distribution(name: str) -> str | None:
         return None
 
 
+def _conda_packages(prefix: Path) -> dict[str, str | None]:
+    """Version and build of each conda package of this project in an environment, from the names of its records."""
+    records = sorted((prefix / "conda-meta").glob("flash-attn-rocm*.json"))
+    parts = [record.stem.rsplit("-", 2) for record in records]
+    return {f"conda package {name}": f"{version} {build}" for name, version, build in parts}
+
+
 def _packages() -> dict[str, str | None]:
     return {
         "flash-attn-rocm": _distribution("flash-attn-rocm"),
@@ -219,6 +227,7 @@ def _packages() -> dict[str, str | None]:
         "triton": _distribution("triton"),
         "python": platform.python_version(),
         "platform": platform.platform(),
+        **_conda_packages(Path(sys.prefix)),
     }
 
 

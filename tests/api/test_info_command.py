@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -155,6 +156,21 @@ def test_the_users_policy_is_shown(run_fake: RunFake, user_file: Path) -> None:
     )  # fmt: skip
     rows = {row["call"]: row for row in document["runs"]}
     assert rows["backward"]["reason"] == f"user file {user_file} for gfx1201: backward = sdpa (measured on my card)"
+
+
+def test_conda_packages_are_listed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "conda-meta").mkdir()
+    for name in ("flash-attn-rocm-0.1.0-h1_0", "flash-attn-rocm-kernels-gfx1201-0.1.0-ci_h2_0", "python-3.11.7-h3_0"):
+        (tmp_path / "conda-meta" / f"{name}.json").touch()
+    monkeypatch.setattr(sys, "prefix", str(tmp_path))
+    assert main(["info", "--json"]) == 0
+    found = {k: v for k, v in report(capsys.readouterr().out)["packages"].items() if k.startswith("conda package")}
+    assert found == {
+        "conda package flash-attn-rocm": "0.1.0 h1_0",
+        "conda package flash-attn-rocm-kernels-gfx1201": "0.1.0 ci_h2_0",
+    }
 
 
 def test_the_schema_is_printed_and_explains_every_part(capsys: pytest.CaptureFixture[str]) -> None:
