@@ -92,7 +92,7 @@ def plan_specs(arch: Arch, variants: Iterable[Variant]) -> tuple[KernelSpec, ...
             continue
         if (variant.op, variant.hdim) in tiles.without:
             continue
-        tile = tile_for(tiles, variant)
+        tile = tile_for(tiles, variant, arch.transposed_loads)
         if tile is None:
             label = f"{variant.op} {variant.dtype} d{variant.hdim} padding {variant.padding} for {arch.gfx}"
             raise PlanError(label, f"ck/tiles/{arch.family}.toml has no tile for it")

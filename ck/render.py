@@ -32,9 +32,8 @@ _PLAIN_TYPE = {
 
 
 def _header(spec: KernelSpec) -> str:
-    if isinstance(spec.tile, Tile) and spec.tile.pipeline == "async":
-        return "fmha_fwd_async.hpp"
-    return _HEADER[spec.variant.op]
+    pipeline = spec.tile.pipeline if isinstance(spec.tile, Tile) else "registers"
+    return f"fmha_fwd_{pipeline}.hpp" if pipeline != "registers" else _HEADER[spec.variant.op]
 
 
 def _sequence(values: Iterable[int]) -> str:
@@ -79,7 +78,9 @@ def _kernel_type(spec: KernelSpec, index: int) -> str:
         }
     elif v.op == "fmha_fwd":
         in_registers = spec.tile.pipeline == "registers"
-        wrapper = "FmhaFwd" if in_registers else "FmhaFwdAsync"
+        wrapper = {"registers": "FmhaFwd", "async": "FmhaFwdAsync", "transposed": "FmhaFwdTransposed"}[
+            spec.tile.pipeline
+        ]
         flags = {
             "pad seqlen": v.padding != "none",
             **({"pad hdim": v.padding == "full"} if in_registers else {}),

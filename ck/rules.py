@@ -77,8 +77,8 @@ def _check_features(variant: Variant, tile: Tile) -> str | None:
         return f"the tile covers head dims {tile.hdim_q}/{tile.hdim_v}, the kernel is for {variant.hdim}"
     if variant.mode == "group" and variant.padding == "none":
         return "group mode cannot know that every sequence is a multiple of the tile; use padding seqlen or full"
-    if tile.pipeline == "async" and (variant.op != "fmha_fwd" or variant.padding == "full"):
-        return "the async pipeline is for forward kernels whose head dim is exact: it loads 8 elements at a time"
+    if tile.pipeline != "registers" and (variant.op != "fmha_fwd" or variant.padding == "full"):
+        return f"the {tile.pipeline} pipeline loads 8 elements at a time: only forward kernels whose head dim is exact"
     if variant.softcap and variant.bias != "none":
         return "CK's pipeline has no softcap together with a bias"
     return None

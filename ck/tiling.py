@@ -26,8 +26,9 @@ _ROW_KEYS: dict[str, type | tuple[type, ...]] = {
     "why": str,
 }
 _OPTIONAL = ("bwd_tiles", "without")
-# CK's pipelines: "registers" (QRKSVS) brings K and V through registers into LDS, "async" (QRKSVSAsync) K directly.
-PIPELINES = ("registers", "async")
+# CK's pipelines: "registers" (QRKSVS) brings K and V through registers into LDS, "async" (QRKSVSAsync) K directly, and
+# "transposed" (QRKSVSAsyncTrload) Q, K and V, which it transposes as it reads LDS.
+PIPELINES = ("registers", "async", "transposed")
 
 
 @dataclass(frozen=True, order=True)
@@ -68,7 +69,8 @@ class Tile:
         return self.waves[0] * self.waves[1] * self.waves[2]
 
 
-TileTable = dict[tuple[str, str, int, str, int], Tile]
+# By op, dtype, head dim, padding, page, and whether the tile's pipeline is "transposed".
+TileTable = dict[tuple[str, str, int, str, int, bool], Tile]
 
 
 def _ints(row: dict[str, Any], key: str, count: int, where: str, path: Path) -> tuple[int, ...]:
@@ -92,7 +94,7 @@ def _add_row(table: TileTable, row: Any, where: str, path: Path) -> None:
     tile = Tile((b[0], b[1], b[2], b[3], b[4], b[5]), (w[0], w[1], w[2]), (x[0], x[1], x[2]), pipeline)
     for dtype in checked["dtypes"]:
         for padding in checked["paddings"]:
-            served = (checked["op"], dtype, checked["hdim"], padding, checked.get("page", 0))
+            served = (checked["op"], dtype, checked["hdim"], padding, checked.get("page", 0), pipeline == "transposed")
             if served in table:
                 raise TableError(path, f"{where}: a second tile for {served}")
             table[served] = tile
@@ -154,8 +156,21 @@ def load_tiles(family: str, directory: Path = TILES_DIR) -> FamilyTiles:
     return parse_tiles(path)
 
 
-def tile_for(tiles: FamilyTiles, variant: Variant) -> Tile | BwdTile | None:
-    """The tile of one variant, or None when the family has none for it."""
+def _is_plain(variant: Variant) -> bool:
+    features = variant.bias != "none" or variant.softcap or variant.dropout
+    return (variant.op, variant.mode) == ("fmha_fwd", "batch") and not features
+
+
+def tile_for(tiles: FamilyTiles, variant: Variant, transposed_loads: bool = False) -> Tile | BwdTile | None:
+    """The tile of one variant, or None when the family has none for it.
+
+    Args:
+        tiles: the family's.
+        variant: the kernel.
+        transposed_loads: the GPU reads LDS transposed: plain kernels get a tile of that pipeline if there is one.
+    """
     if variant.op == "fmha_bwd":
         return bwd_tile_for(tiles.backward, variant)
-    return tiles.forward.get((variant.op, variant.dtype, variant.hdim, variant.padding, variant.page))
+    key = (variant.op, variant.dtype, variant.hdim, variant.padding, variant.page)
+    found = tiles.forward.get((*key, True)) if transposed_loads and _is_plain(variant) else None
+    return found or tiles.forward.get((*key, False))

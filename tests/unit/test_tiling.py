@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from ck.errors import TableError
+from ck.plan import plan_specs
 from ck.tiling import load_tiles, parse_tiles, tile_for
 from ck.variants import Variant
-from flash_attn_rocm.archs import load_archs
+from flash_attn_rocm.archs import load_arch, load_archs
 
 ROW = """
 [[tiles]]
@@ -55,6 +57,29 @@ def test_every_gpu_family_has_a_table() -> None:
         assert load_tiles(arch.family)
 
 
+@pytest.mark.parametrize("hdim", [64, 128])
+def test_plain_kernels_read_lds_transposed_where_the_gpu_can(hdim: int) -> None:
+    """CK's own factory for gfx950: for equal lengths without bias, soft cap and dropout, d64 and d128 only."""
+    gfx9 = load_tiles("gfx9")
+    plain = variant(hdim, "seqlen")
+    pipelines = {
+        features: tile_for(gfx9, replace(plain, **dict(features)), transposed_loads=True)
+        for features in ((), (("mode", "group"),), (("bias", "alibi"),), (("softcap", True),), (("dropout", True),))
+    }
+    assert {features: tile.pipeline for features, tile in pipelines.items()} == {
+        features: "async" if features else "transposed" for features in pipelines
+    }
+    assert tile_for(gfx9, plain).pipeline == "async"
+    assert tile_for(gfx9, replace(plain, hdim=192), transposed_loads=True).pipeline == "async"
+
+
+def test_a_family_may_go_without_a_head_dim() -> None:
+    deep = Variant("fmha_bwd", 256, "bf16", "batch", False, "none", False, False, "seqlen")
+    assert plan_specs(load_arch("gfx1100"), [deep]) == ()
+    assert len(plan_specs(load_arch("gfx1100"), [replace(deep, hdim=128)])) == 1
+    assert len(plan_specs(load_arch("gfx1201"), [deep])) == 1
+
+
 def test_unknown_head_dim_has_no_tile() -> None:
     assert tile_for(load_tiles("gfx12"), variant(40, "none")) is None
 
@@ -75,6 +100,8 @@ def test_unknown_family_names_the_known_ones() -> None:
         ('paddings = ["none"]', 'paddings = ["some"]', "paddings is .'some'"),
         ('why = "a test"', 'why = "a test"\npipeline = "fast"', "pipeline is 'fast'; allowed: .'registers', 'async'"),
         ('family = "gfx12"', 'family = "gfx11"', "family 'gfx11'; expected 1 and 'gfx12'"),
+        (ROW, ROW + '[[without]]\nop = "gemm"\nhdims = [64]\nwhy = ""\n', "row 1: op is 'gemm'; allowed"),
+        (ROW, ROW + '[[without]]\nop = "fmha_bwd"\nhdims = ["64"]\nwhy = ""\n', "hdims has .'64'"),
     ],
 )
 def test_bad_tables_are_rejected(tmp_path: Path, old: str, new: str, message: str) -> None:

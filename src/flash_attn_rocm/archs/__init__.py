@@ -27,6 +27,7 @@ _KEYS: dict[str, type] = {
     "llc_mib": int,
     "head_grouping": bool,
     "matrix": str,
+    "transposed_loads": bool,
     "bf16_rounding": int,
     "default_build": bool,
     "backend": dict,
@@ -53,6 +54,7 @@ class Arch:
     llc_mib: int
     head_grouping: bool
     matrix: str
+    transposed_loads: bool
     bf16_rounding: int
     default_build: bool
     forward_backend: str
