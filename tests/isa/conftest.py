@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from flash_attn_rocm.archs import default_archs
 from tests.conftest import BUILD_FIRST, ENVIRONMENT, ROOT
 from tests.isa.hip_runtime import Hip
 
@@ -88,3 +89,16 @@ def ck_manifest() -> tuple[Path, dict[str, Any]]:
         pytest.fail(f"no {GFX}/kernels.json; {BUILD_FIRST}")
     directory = directories[0] / GFX
     return directory, json.loads((directory / "kernels.json").read_text())
+
+
+@pytest.fixture(params=sorted(default_archs().keys() & set(DEVICES) - {GFX}))
+def other_manifest(
+    request: pytest.FixtureRequest, hip: Hip, ck_manifest: tuple[Path, dict[str, Any]]
+) -> Iterator[tuple[Path, dict[str, Any]]]:
+    """Directory and contents of the kernels.json of each other GPU of the default build, which is current meanwhile."""
+    directory = ck_manifest[0].with_name(request.param)
+    if not (directory / "kernels.json").exists():
+        pytest.fail(f"no kernels in {directory}; {BUILD_FIRST}")
+    hip.call("hipSetDevice", DEVICES.index(request.param))
+    yield directory, json.loads((directory / "kernels.json").read_text())
+    hip.call("hipSetDevice", 0)
