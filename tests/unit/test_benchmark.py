@@ -215,6 +215,7 @@ def test_the_state_of_an_amd_gpu(tmp_path: Path) -> None:
     assert amd_state("0000:04:00.0", tmp_path) == State()
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="the tool is a shell script")
 def test_the_state_of_an_nvidia_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tool = tmp_path / "nvidia-smi"
     tool.write_text('#!/bin/sh\necho "$@" >"$0.log"; echo "1980, 1980, 612.40, [N/A]"\n', encoding="ascii")
