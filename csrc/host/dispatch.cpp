@@ -113,16 +113,32 @@ std::string explain(const Manifest& manifest, const char* op, const FwdRequest& 
                   describe_features(request, mask), " among ", have, "(head dims: ", list(offer.hdims), ")", remedy);
 }
 
-bool features_fit(const KernelInfo& kernel, const FwdRequest& request, bool mask)
-{
-    const char* bias = request.alibi_slopes != nullptr ? "alibi" : "none";
-    return kernel.mode == mode_name(request.mode) && kernel.dtype == request.dtype && (kernel.mask || !mask) &&
-           kernel.bias == bias && kernel.softcap == (request.softcap > 0) &&
-           kernel.dropout == (request.dropout.p > 0);
-}
-
 // Less is better.
-auto cost(const KernelInfo& kernel) { return std::tuple(kernel.hdim_q, kernel.mask, kernel.padding); }
+auto base_cost(const KernelInfo& kernel) { return std::tuple(kernel.hdim_q, kernel.mask, kernel.padding); }
+
+// The kernel of this op with the request's features and padding for which `fits` is true and `cost` least; or null.
+template <class Fits, class Cost>
+const KernelInfo* find_kernel(
+    const Manifest& manifest, const char* op, const FwdRequest& request, bool mask, const Fits& fits, const Cost& cost)
+{
+    const FeatureCode wanted = feature_code({op, request.dtype, request.mode == Mode::group,
+                                             request.alibi_slopes != nullptr, request.softcap > 0, request.dropout.p > 0});
+    const KernelInfo* chosen = nullptr;
+    for(std::size_t i = 0; i < manifest.kernels.size(); ++i)
+    {
+        if(manifest.features[i] != wanted)
+        {
+            continue;
+        }
+        const KernelInfo& kernel = manifest.kernels[i];
+        if((kernel.mask || !mask) && padding_fits(kernel, request) && fits(kernel) &&
+           (chosen == nullptr || cost(kernel) < cost(*chosen)))
+        {
+            chosen = &kernel;
+        }
+    }
+    return chosen;
+}
 
 std::string alibi_too_long(const FwdRequest& request)
 {
@@ -154,35 +170,22 @@ FwdChoice choose_fwd_kernel(const Manifest& manifest, const FwdRequest& request)
         return {nullptr, alibi_too_long(request)};
     }
     const bool mask          = clamp_window(request).bounded();
-    const KernelInfo* chosen = nullptr;
-    for(const KernelInfo& kernel : manifest.kernels)
-    {
-        const bool fits =
-            kernel.op == "fmha_fwd" && features_fit(kernel, request, mask) && padding_fits(kernel, request);
-        if(fits && (chosen == nullptr || cost(kernel) < cost(*chosen)))
-        {
-            chosen = &kernel;
-        }
-    }
+    const KernelInfo* chosen = find_kernel(
+        manifest, "fmha_fwd", request, mask, [](const KernelInfo&) { return true; }, base_cost);
     return {chosen, chosen != nullptr ? std::string() : explain(manifest, "fmha_fwd", request, mask)};
 }
 
 FwdChoice choose_split_kernel(const Manifest& manifest, const FwdRequest& request, bool aligned)
 {
-    const bool mask          = clamp_window(request).bounded();
-    const bool paged         = request.pages.table != nullptr;
-    const KernelInfo* chosen = nullptr;
-    for(const KernelInfo& kernel : manifest.kernels)
-    {
+    const bool mask  = clamp_window(request).bounded();
+    const bool paged = request.pages.table != nullptr;
+    const auto fits  = [&](const KernelInfo& kernel) {
         const bool pages_fit = paged ? kernel.page > 0 && request.pages.size % kernel.page == 0 : kernel.page == 0;
-        const bool fits      = kernel.op == "fmha_fwd_splitkv" && pages_fit && features_fit(kernel, request, mask) &&
-                          padding_fits(kernel, request) && (aligned || kernel.padding == Padding::full);
-        // Of the kernels for pages, the one with the longest steps.
-        if(fits && (chosen == nullptr || std::tuple(cost(kernel), -kernel.page) < std::tuple(cost(*chosen), -chosen->page)))
-        {
-            chosen = &kernel;
-        }
-    }
+        return pages_fit && (aligned || kernel.padding == Padding::full);
+    };
+    // Of the kernels for pages, the one with the longest steps.
+    const auto cost = [](const KernelInfo& kernel) { return std::tuple(base_cost(kernel), -kernel.page); };
+    const KernelInfo* chosen = find_kernel(manifest, "fmha_fwd_splitkv", request, mask, fits, cost);
     if(chosen != nullptr)
     {
         return {chosen, ""};
@@ -199,17 +202,9 @@ FwdChoice choose_bwd_kernel(const Manifest& manifest, const BwdRequest& request)
         return {nullptr, "backward: " + alibi_too_long(forward)};
     }
     const bool mask           = clamp_window(forward).bounded();
-    const auto bwd_cost       = [](const KernelInfo& kernel) { return std::tuple(kernel.deterministic, cost(kernel)); };
-    const KernelInfo* chosen  = nullptr;
-    for(const KernelInfo& kernel : manifest.kernels)
-    {
-        const bool fits = kernel.op == "fmha_bwd" && features_fit(kernel, forward, mask) &&
-                          padding_fits(kernel, forward) && (kernel.deterministic || !request.deterministic);
-        if(fits && (chosen == nullptr || bwd_cost(kernel) < bwd_cost(*chosen)))
-        {
-            chosen = &kernel;
-        }
-    }
+    const auto fits = [&](const KernelInfo& kernel) { return kernel.deterministic || !request.deterministic; };
+    const auto cost = [](const KernelInfo& kernel) { return std::tuple(kernel.deterministic, base_cost(kernel)); };
+    const KernelInfo* chosen = find_kernel(manifest, "fmha_bwd", forward, mask, fits, cost);
     if(chosen != nullptr)
     {
         return {chosen, std::string()};
@@ -220,10 +215,11 @@ FwdChoice choose_bwd_kernel(const Manifest& manifest, const BwdRequest& request)
 
 const KernelInfo* find_plain_kernel(const Manifest& manifest, const char* op, const std::string& dtype)
 {
-    const auto found = std::find_if(manifest.kernels.begin(), manifest.kernels.end(), [&](const KernelInfo& kernel) {
-        return kernel.op == op && kernel.dtype == dtype;
+    const FeatureCode wanted = feature_code({op, dtype});
+    const auto found = std::find_if(manifest.features.begin(), manifest.features.end(), [wanted](FeatureCode code) {
+        return (code & kOpAndDtype) == wanted;
     });
-    return found == manifest.kernels.end() ? nullptr : &*found;
+    return found == manifest.features.end() ? nullptr : &manifest.kernels[found - manifest.features.begin()];
 }
 
 std::string missing_plain_kernel(const Manifest& manifest, const char* op)

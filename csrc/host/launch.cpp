@@ -74,18 +74,18 @@ void launch_kernel(
     const KernelInfo& kernel         = chosen.kernel;
     std::vector<std::byte> arguments = pack_args(kernel, values);
     std::size_t bytes                = arguments.size();
-    HipFunction function             = library.modules().function(hip, device, chosen.manifest, kernel);
+    ModuleCache::Function& function  = library.modules().function(hip, device, chosen.manifest, kernel);
     void* extra[]                    = {
         kLaunchParamBufferPointer, arguments.data(), kLaunchParamBufferSize, &bytes, kLaunchParamEnd};
     const HipError status = hip.api.hipModuleLaunchKernel(
-        function, grid.x, grid.y, grid.z, kernel.block_threads, 1, 1, 0, stream, nullptr, extra);
+        function.handle, grid.x, grid.y, grid.z, kernel.block_threads, 1, 1, 0, stream, nullptr, extra);
     if(status != kHipSuccess)
     {
         check_hip(hip,
                   status,
                   concat("launching ", kernel.name, " with grid (", grid.x, ", ", grid.y, ", ", grid.z, ")"));
     }
-    library.modules().count_launch(kernel);
+    ++function.launches;
 }
 
 FwdKernel select_fwd_kernel(Library& library, int device, const FwdRequest& request)

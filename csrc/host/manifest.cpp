@@ -1,6 +1,7 @@
 // Reads kernels.json; every field is looked up by name and type, so that an error names what is wrong.
 #include "manifest.hpp"
 
+#include <algorithm>
 #include <fstream>
 #include <optional>
 #include <set>
@@ -156,6 +157,17 @@ Json parse_file(const std::filesystem::path& path, const std::string& remedy)
 
 } // namespace
 
+FeatureCode feature_code(const Features& features)
+{
+    // In the order of how often they are asked for; kernels of unknown ops are never chosen.
+    constexpr std::string_view ops[] = {"fmha_fwd", "fmha_fwd_splitkv", "split_combine", "kv_prepare",
+                                        "fmha_bwd", "bwd_dot",          "bwd_sum_keys",  "bwd_sum_heads"};
+    const auto op = static_cast<FeatureCode>(std::find(std::begin(ops), std::end(ops), features.op) - std::begin(ops));
+    const auto bit = [](bool value, int position) { return static_cast<FeatureCode>(value) << position; };
+    return bit(features.group, 0) | bit(features.alibi, 1) | bit(features.softcap, 2) | bit(features.dropout, 3) |
+           bit(features.dtype == "fp16", 4) | bit(features.dtype == "bf16", 5) | op << 6;
+}
+
 const char* arg_name(Arg arg) { return kArgNames[static_cast<std::size_t>(arg)]; }
 
 std::string reinstall_command(const std::string& gfx)
@@ -196,7 +208,10 @@ Manifest load_manifest(const std::filesystem::path& path)
         const auto name = row.get<std::string>("name");
         row.where       = concat(path.string(), ": kernel ", name);
         manifest.kernels.push_back(parse_kernel(row, manifest));
-        manifest.kernels.back().name = name;
+        KernelInfo& kernel = manifest.kernels.back();
+        kernel.name        = name;
+        manifest.features.push_back(feature_code({kernel.op, kernel.dtype, kernel.mode == "group",
+                                                  kernel.bias == "alibi", kernel.softcap, kernel.dropout}));
         if(!names.insert(name).second)
         {
             row.reject("there are several of this name");

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace flash_attn_rocm {
@@ -35,6 +36,23 @@ enum class Padding
     seqlen, // any sequence length, head dim is the tile's
     full,   // any sequence length, head dim up to the tile's
 };
+
+// What a kernel and a request must share exactly, as one number: a launch looks through hundreds of kernels.
+using FeatureCode = std::uint32_t;
+
+struct Features
+{
+    std::string_view op;
+    std::string_view dtype;
+    bool group   = false;
+    bool alibi   = false;
+    bool softcap = false;
+    bool dropout = false;
+};
+FeatureCode feature_code(const Features& features);
+
+// The part of a code that says op and dtype.
+inline constexpr FeatureCode kOpAndDtype = 0xff0;
 
 struct KernelInfo
 {
@@ -74,6 +92,7 @@ struct Manifest
     int wave_size = 0;
     std::vector<CodeObject> code_objects;
     std::vector<KernelInfo> kernels;
+    std::vector<FeatureCode> features; // of each kernel
 };
 
 // Throws Error: unreadable file, another schema (older or newer, and what to update), a missing or ill-typed field,

@@ -57,7 +57,7 @@ ModuleCache::module(const HipRuntime& hip, int device, const Manifest& manifest,
     return modules_.emplace(key, std::move(loaded)).first->second;
 }
 
-HipFunction
+ModuleCache::Function&
 ModuleCache::function(const HipRuntime& hip, int device, const Manifest& manifest, const KernelInfo& kernel)
 {
     const std::lock_guard lock(mutex_);
@@ -66,25 +66,28 @@ ModuleCache::function(const HipRuntime& hip, int device, const Manifest& manifes
     {
         return found->second;
     }
-    Module& owner        = module(hip, device, manifest, manifest.code_objects[kernel.code_object]);
-    HipFunction function = nullptr;
+    Module& owner      = module(hip, device, manifest, manifest.code_objects[kernel.code_object]);
+    HipFunction handle = nullptr;
     check_hip(hip,
-              hip.api.hipModuleGetFunction(&function, owner.handle, kernel.name.c_str()),
+              hip.api.hipModuleGetFunction(&handle, owner.handle, kernel.name.c_str()),
               concat("finding kernel ", kernel.name, " in ", manifest.code_objects[kernel.code_object].file));
-    functions_.emplace(key, function);
+    Function& function = functions_[key];
+    function.handle    = handle;
     return function;
-}
-
-void ModuleCache::count_launch(const KernelInfo& kernel)
-{
-    const std::lock_guard lock(mutex_);
-    ++launches_[kernel.name];
 }
 
 std::map<std::string, std::uint64_t> ModuleCache::launch_counts()
 {
     const std::lock_guard lock(mutex_);
-    return launches_;
+    std::map<std::string, std::uint64_t> counts;
+    for(const auto& [key, function] : functions_)
+    {
+        if(const std::uint64_t launches = function.launches; launches > 0)
+        {
+            counts[key.second->name] += launches;
+        }
+    }
+    return counts;
 }
 
 } // namespace flash_attn_rocm

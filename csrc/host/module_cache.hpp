@@ -1,6 +1,8 @@
 // Loads code objects when a kernel of theirs is first launched on a device, and keeps them.
 #pragma once
 
+#include <atomic>
+#include <cstdint>
 #include <map>
 #include <mutex>
 #include <string>
@@ -15,12 +17,17 @@ namespace flash_attn_rocm {
 class ModuleCache
 {
 public:
-    // The kernel's function on the current device, which must be `device`. Thread safe. Throws Error when the code
-    // object is missing or is not the file kernels.json describes.
-    HipFunction function(const HipRuntime& hip, int device, const Manifest& manifest, const KernelInfo& kernel);
+    struct Function
+    {
+        HipFunction handle = nullptr;
+        std::atomic<std::uint64_t> launches{0};
+    };
 
-    // Launches per kernel name since the process started.
-    void count_launch(const KernelInfo& kernel);
+    // The kernel's function on the current device, which must be `device`; valid for the life of the process. Thread
+    // safe. Throws Error when the code object is missing or is not the file kernels.json describes.
+    Function& function(const HipRuntime& hip, int device, const Manifest& manifest, const KernelInfo& kernel);
+
+    // Launches per kernel name since the process started; of kernels that were launched.
     std::map<std::string, std::uint64_t> launch_counts();
 
 private:
@@ -33,9 +40,8 @@ private:
     Module& module(const HipRuntime& hip, int device, const Manifest& manifest, const CodeObject& object);
 
     std::mutex mutex_;
-    std::map<std::pair<int, std::string>, Module> modules_;            // by device and path
-    std::map<std::pair<int, const KernelInfo*>, HipFunction> functions_; // by device and kernel
-    std::map<std::string, std::uint64_t> launches_;
+    std::map<std::pair<int, std::string>, Module> modules_;           // by device and path
+    std::map<std::pair<int, const KernelInfo*>, Function> functions_; // by device and kernel
 };
 
 // The bytes of a code object, checked against the size and SHA-256 in its manifest.

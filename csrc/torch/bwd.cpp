@@ -110,9 +110,9 @@ BwdTensors with_new_gradients(Tensor dout, Tensor q, Tensor k, Tensor v, Tensor 
             v,
             out,
             lse,
-            torch::stable::new_empty(q, q.sizes()),
-            torch::stable::new_empty(k, k.sizes()),
-            torch::stable::new_empty(v, v.sizes())};
+            make_tensor_like(q),
+            make_tensor_like(k),
+            make_tensor_like(v)};
 }
 
 } // namespace

@@ -48,7 +48,7 @@ struct Target
     {
         if(copied)
         {
-            written = torch::stable::new_empty(given, given.sizes());
+            written = make_tensor_like(given);
         }
     }
 
@@ -122,7 +122,7 @@ Tensor run_bwd(BwdRequest& request, BwdTensors tensors, std::vector<Tensor> used
     const BwdPlan plan = plan_bwd(Library::instance(), device_of(tensors.q), request);
 
     tensors.lse  = torch::stable::contiguous(tensors.lse);
-    Tensor delta = torch::stable::new_empty(tensors.lse, tensors.lse.sizes());
+    Tensor delta = make_tensor_like(tensors.lse);
     if(forward.batch == 0 || forward.seqlen_q == 0 || forward.seqlen_k == 0 || tensors.q.numel() == 0 ||
        tensors.k.numel() == 0)
     {

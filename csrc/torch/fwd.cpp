@@ -50,7 +50,7 @@ Tensor make_dropout_map(const Tensor& q, FwdRequest& request, bool wanted)
 {
     if(!wanted || request.dropout.p == 0.0)
     {
-        return torch::stable::new_empty(q, Shape{0}, ScalarType::Byte);
+        return make_tensor(q, {0}, ScalarType::Byte);
     }
     Tensor map = torch::stable::new_zeros(
         q, Shape{request.batch, request.heads_q, request.seqlen_q, request.seqlen_k}, ScalarType::Byte);
@@ -104,8 +104,8 @@ FwdResult fwd(Tensor q,
     check_fwd_request(request);
     const FwdKernel chosen = select_fwd_kernel(Library::instance(), device_of(q), request);
 
-    Tensor out = torch::stable::new_empty(q, q.sizes());
-    Tensor lse = torch::stable::new_empty(q, Shape{request.batch, request.heads_q, request.seqlen_q}, ScalarType::Float);
+    Tensor out = make_tensor_like(q);
+    Tensor lse = make_tensor(q, {request.batch, request.heads_q, request.seqlen_q}, ScalarType::Float);
     Tensor map = make_dropout_map(q, request, return_dropout_map);
     if(out.numel() == 0)
     {

@@ -282,8 +282,8 @@ std::tuple<Tensor, Tensor> kvcache_fwd(Tensor q,
     rotary.interleaved = rotary_interleaved;
     rotary.per_row     = window_left >= 0 || window_right >= 0;
 
-    Tensor out = torch::stable::new_empty(q, q.sizes());
-    Tensor lse = torch::stable::new_empty(q, Shape{request.batch, request.heads_q, request.seqlen_q}, ScalarType::Float);
+    Tensor out = make_tensor_like(q);
+    Tensor lse = make_tensor(q, {request.batch, request.heads_q, request.seqlen_q}, ScalarType::Float);
     if(request.batch == 0 || request.heads_q == 0 || (request.seqlen_q == 0 && a.new_rows() == 0))
     {
         return {out, lse};
@@ -308,7 +308,7 @@ std::tuple<Tensor, Tensor> kvcache_fwd(Tensor q,
         prepare.vnew = view_of(vnew);
     }
     // Starts of queries and keys, lengths of keys.
-    const Tensor sequences = torch::stable::new_empty(q, Shape{3 * request.batch + 2}, ScalarType::Int);
+    const Tensor sequences = make_tensor(q, {3 * request.batch + 2}, ScalarType::Int);
     auto* table            = static_cast<std::int32_t*>(sequences.data_ptr());
     prepare.start_q        = table;
     prepare.start_k        = table + request.batch + 1;
@@ -316,8 +316,8 @@ std::tuple<Tensor, Tensor> kvcache_fwd(Tensor q,
     Tensor queries         = q;
     if(!queries_fit(prepare))
     {
-        queries = torch::stable::new_empty(
-            q, Shape{request.batch * request.seqlen_q * pack, request.heads_q / pack, request.hdim});
+        queries = make_tensor(
+            q, {request.batch * request.seqlen_q * pack, request.heads_q / pack, request.hdim}, q.scalar_type());
         prepare.q_out = queries.data_ptr();
     }
     used.insert(used.end(), {q, k_cache, v_cache, knew, vnew, sequences, queries, out, lse});

@@ -1,10 +1,6 @@
 // Memory for the parts' results of split-KV.
 #pragma once
 
-#include <vector>
-
-#include <torch/csrc/stable/ops.h>
-
 #include "../host/split.hpp"
 #include "tensors.hpp"
 
@@ -19,10 +15,9 @@ struct SplitTensors
 // float32 for `rows` rows of q of every head.
 inline SplitTensors make_split_tensors(const Tensor& q, const FwdRequest& request, std::int64_t splits, std::int64_t rows)
 {
-    using Shape = std::vector<std::int64_t>;
     SplitTensors made{
-        torch::stable::new_empty(q, Shape{request.heads_q, splits, rows}, ScalarType::Float),
-        torch::stable::new_empty(q, Shape{request.heads_q, splits, rows, request.hdim}, ScalarType::Float),
+        make_tensor(q, {request.heads_q, splits, rows}, ScalarType::Float),
+        make_tensor(q, {request.heads_q, splits, rows, request.hdim}, ScalarType::Float),
         {}};
     made.buffers = {made.lse_acc.data_ptr(), made.o_acc.data_ptr(), rows};
     return made;

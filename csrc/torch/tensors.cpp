@@ -1,6 +1,8 @@
 // Checks of tensors, and their views and copies for the kernels.
 #include "tensors.hpp"
 
+#include <algorithm>
+#include <array>
 #include <limits>
 
 #include <torch/csrc/stable/ops.h>
@@ -47,6 +49,50 @@ void check_storage(const Tensor& tensor, const char* name)
                     "too small: it has ", bytes, ". It was resized after the tensor was made: restore it first");
 }
 
+constexpr std::size_t kMostDims = 8;
+
+std::int32_t dtype_code(ScalarType dtype)
+{
+    switch(dtype)
+    {
+    case ScalarType::Float: return aoti_torch_dtype_float32();
+    case ScalarType::Int: return aoti_torch_dtype_int32();
+    case ScalarType::Byte: return aoti_torch_dtype_uint8();
+    case ScalarType::Half: return aoti_torch_dtype_float16();
+    case ScalarType::BFloat16: return aoti_torch_dtype_bfloat16();
+    default: fail("tensors of ", torch::headeronly::toString(dtype), " are not made here");
+    }
+}
+
+Tensor make(const Tensor& like, const std::int64_t* shape, std::size_t dims, std::int32_t dtype)
+{
+    std::array<std::int64_t, kMostDims> strides{};
+    std::int64_t stride = 1;
+    for(std::size_t i = dims; i-- > 0;)
+    {
+        strides.at(i) = stride;
+        stride *= std::max<std::int64_t>(shape[i], 1);
+    }
+    std::int32_t device_type  = 0;
+    std::int32_t device_index = 0;
+    AtenTensorHandle handle   = nullptr;
+    TORCH_ERROR_CODE_CHECK(aoti_torch_get_device_type(like.get(), &device_type));
+    TORCH_ERROR_CODE_CHECK(aoti_torch_get_device_index(like.get(), &device_index));
+    TORCH_ERROR_CODE_CHECK(aoti_torch_empty_strided(
+        static_cast<std::int64_t>(dims), shape, strides.data(), dtype, device_type, device_index, &handle));
+    return Tensor(handle);
+}
+
+std::string describe_wanted(std::initializer_list<std::int64_t> shape)
+{
+    std::string text;
+    for(const std::int64_t size : shape)
+    {
+        text += concat(text.empty() ? "" : ", ", size < 0 ? std::string("any") : std::to_string(size));
+    }
+    return text;
+}
+
 bool head_dim_contiguous(const Tensor& tensor)
 {
     const std::int64_t last = tensor.dim() - 1;
@@ -80,6 +126,19 @@ void set_rng_state(FwdRequest& request, const Tensor& rng_state, const Tensor& q
 
 } // namespace
 
+Tensor make_tensor(const Tensor& like, std::initializer_list<std::int64_t> shape, ScalarType dtype)
+{
+    return make(like, shape.begin(), shape.size(), dtype_code(dtype));
+}
+
+Tensor make_tensor_like(const Tensor& like)
+{
+    std::int32_t dtype = 0;
+    TORCH_ERROR_CODE_CHECK(aoti_torch_get_dtype(like.get(), &dtype));
+    const auto sizes = like.sizes();
+    return make(like, sizes.data(), sizes.size(), dtype);
+}
+
 std::string describe_shape(const Tensor& tensor)
 {
     std::string text;
@@ -112,17 +171,16 @@ void check_dtypes(const Tensor& q, const Tensor& k, const Tensor& v)
     check_storage(v, "v");
 }
 
-void check_int32(const Tensor& tensor, const char* name, const std::vector<std::int64_t>& shape, const Tensor& q)
+void check_int32(const Tensor& tensor, const char* name, std::initializer_list<std::int64_t> shape, const Tensor& q)
 {
-    bool fits = tensor.dim() == static_cast<std::int64_t>(shape.size());
-    std::string wanted;
-    for(std::size_t i = 0; i < shape.size(); ++i)
+    bool fits        = tensor.dim() == static_cast<std::int64_t>(shape.size());
+    std::int64_t dim = 0;
+    for(const std::int64_t wanted : shape)
     {
-        const auto dim = static_cast<std::int64_t>(i);
-        fits           = fits && (shape[i] < 0 || tensor.size(dim) == shape[i]);
-        wanted += concat(i == 0 ? "" : ", ", shape[i] < 0 ? std::string("any") : std::to_string(shape[i]));
+        fits = fits && (wanted < 0 || tensor.size(dim) == wanted);
+        ++dim;
     }
-    STD_TORCH_CHECK(fits, name, " has shape ", describe_shape(tensor), "; expected (", wanted, ")");
+    STD_TORCH_CHECK(fits, name, " has shape ", describe_shape(tensor), "; expected (", describe_wanted(shape), ")");
     STD_TORCH_CHECK(tensor.scalar_type() == ScalarType::Int,
                     name, " has dtype ", torch::headeronly::toString(tensor.scalar_type()), "; expected Int (int32)");
     STD_TORCH_CHECK(tensor.is_contiguous(), name, " is not contiguous. Pass ", name, ".contiguous()");

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
 #include <optional>
 #include <string>
 #include <vector>
@@ -25,7 +26,7 @@ void check_place(const Tensor& tensor, const char* name, const Tensor& q);
 void check_dtypes(const Tensor& q, const Tensor& k, const Tensor& v);
 
 // Throws unless the tensor is int32, contiguous, of this shape (-1: any extent), where check_place wants it.
-void check_int32(const Tensor& tensor, const char* name, const std::vector<std::int64_t>& shape, const Tensor& q);
+void check_int32(const Tensor& tensor, const char* name, std::initializer_list<std::int64_t> shape, const Tensor& q);
 
 // Throws unless the tensor is int32 of `count` entries (-1: of one or more), ascending row numbers, up to `rows`, of
 // sequences no longer than `longest`. Values in host memory (emulated GPU) are checked; on a GPU that would cost a
@@ -39,6 +40,13 @@ void check_starts(const Tensor& starts,
 
 // Makes sure the op can run where q is; for CPU tensors that is an emulated GPU.
 void check_device(const Tensor& q);
+
+// An uninitialised contiguous tensor beside `like`, without the dispatcher's look-up by name that torch::stable's
+// functions make.
+Tensor make_tensor(const Tensor& like, std::initializer_list<std::int64_t> shape, ScalarType dtype);
+
+// The same with shape and dtype of `like`.
+Tensor make_tensor_like(const Tensor& like);
 
 // A (batch, seqlen, heads, head dim) or (rows, heads, head dim) tensor.
 TensorView view_of(const Tensor& tensor);

@@ -96,7 +96,7 @@ Tensor make_dropout_map(const Tensor& q, FwdRequest& request, bool wanted)
     using Shape = std::vector<std::int64_t>;
     if(!wanted || request.dropout.p == 0.0)
     {
-        return torch::stable::new_empty(q, Shape{0}, ScalarType::Byte);
+        return make_tensor(q, {0}, ScalarType::Byte);
     }
     Tensor map = torch::stable::new_zeros(q, Shape{request.heads_q, q.size(0), request.seqlen_k}, ScalarType::Byte);
     request.dropout.map             = map.data_ptr();
@@ -235,8 +235,8 @@ FwdResult varlen_fwd(Tensor q,
         whole.emplace(select_fwd_kernel(Library::instance(), device_of(q), request));
     }
 
-    Tensor out = torch::stable::new_empty(q, q.sizes());
-    Tensor lse = torch::stable::new_empty(q, std::vector<std::int64_t>{q.size(1), q.size(0)}, ScalarType::Float);
+    Tensor out = make_tensor_like(q);
+    Tensor lse = make_tensor(q, {q.size(1), q.size(0)}, ScalarType::Float);
     Tensor map = make_dropout_map(q, request, return_dropout_map);
     if(out.numel() == 0)
     {

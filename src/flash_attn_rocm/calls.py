@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from functools import partial
+from contextlib import nullcontext
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from flash_attn_rocm import backends
+from flash_attn_rocm import backends, usual_calls
 from flash_attn_rocm.backends import ck, sdpa, sdpa_kvcache, sdpa_varlen
 from flash_attn_rocm.checks import check_inputs
-from flash_attn_rocm.checks_sequences import check_kvcache_inputs, check_varlen_inputs
+from flash_attn_rocm.checks_sequences import (
+    check_kvcache_inputs,
+    check_kvcache_values,
+    check_varlen_inputs,
+    check_varlen_values,
+)
 from flash_attn_rocm.dropout import draw_rng_state
 
 _INTEGERS = (torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8)
@@ -27,7 +32,8 @@ class Result(NamedTuple):
 
 
 def _on_ck(q: Tensor) -> bool:
-    return backends.prepare(q.device.type, q.device.index) == "ck"
+    device = q.device
+    return backends.prepare(device.type, device.index) == "ck"
 
 
 def scale_of(q: Tensor, softmax_scale: float | None) -> float:
@@ -45,6 +51,14 @@ def _on_host(length: int | Tensor) -> int:
     if isinstance(length, Tensor) and length.numel() == 1 and length.dtype in _INTEGERS:
         return int(length.item())
     return length
+
+
+def _least(one: int, other: int) -> int:
+    """The smaller one; traced numbers stay traced."""
+    if type(one) is int and type(other) is int:
+        return min(one, other)
+    smaller: int = torch.sym_min(one, other)
+    return smaller
 
 
 def attention(
@@ -72,19 +86,20 @@ def attention(
     Raises:
         InputError: an argument is not usable.
     """
-    check_inputs(
-        q,
-        k,
-        v,
-        dropout_p=dropout_p,
-        softmax_scale=softmax_scale,
-        window_size=window_size,
-        softcap=softcap,
-        alibi_slopes=alibi_slopes,
-    )
+    if not usual_calls.batch(q, k, v, dropout_p, softmax_scale, window_size, softcap, alibi_slopes):
+        check_inputs(
+            q,
+            k,
+            v,
+            dropout_p=dropout_p,
+            softmax_scale=softmax_scale,
+            window_size=window_size,
+            softcap=softcap,
+            alibi_slopes=alibi_slopes,
+        )
     on_ck = _on_ck(q)
     rng_state = _drawn(q, dropout_p, on_ck or want_map or reproducible, generator)
-    backend = partial(ck.forward, deterministic=deterministic) if on_ck else sdpa.forward
+    backend = ck.forward if on_ck else sdpa.forward
     parts = backend(
         q,
         k,
@@ -98,6 +113,7 @@ def attention(
         rng_state=rng_state,
         want_lse=want_lse,
         want_map=want_map,
+        deterministic=deterministic,
     )
     return Result(*parts, rng_state)
 
@@ -133,7 +149,7 @@ def varlen_attention(
         InputError: an argument is not usable.
     """
     max_seqlen_q, max_seqlen_k = _on_host(max_seqlen_q), _on_host(max_seqlen_k)
-    check_varlen_inputs(
+    if usual_calls.varlen(
         q,
         k,
         v,
@@ -141,23 +157,45 @@ def varlen_attention(
         cu_seqlens_k,
         max_seqlen_q,
         max_seqlen_k,
-        seqused_k=seqused_k,
-        leftpad_k=leftpad_k,
-        block_table=block_table,
-        dropout_p=dropout_p,
-        softmax_scale=softmax_scale,
-        window_size=window_size,
-        softcap=softcap,
-        alibi_slopes=alibi_slopes,
-        num_splits=num_splits,
-    )
+        seqused_k,
+        leftpad_k,
+        block_table,
+        dropout_p,
+        softmax_scale,
+        window_size,
+        softcap,
+        alibi_slopes,
+        num_splits,
+    ):
+        check_varlen_values(
+            q, k, cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k, seqused_k, leftpad_k, block_table
+        )
+    else:
+        check_varlen_inputs(
+            q,
+            k,
+            v,
+            cu_seqlens_q,
+            cu_seqlens_k,
+            max_seqlen_q,
+            max_seqlen_k,
+            seqused_k=seqused_k,
+            leftpad_k=leftpad_k,
+            block_table=block_table,
+            dropout_p=dropout_p,
+            softmax_scale=softmax_scale,
+            window_size=window_size,
+            softcap=softcap,
+            alibi_slopes=alibi_slopes,
+            num_splits=num_splits,
+        )
     # No sequence is longer than all of them: larger maxima, which are allowed, would only cost memory and time.
-    max_seqlen_q = torch.sym_min(max_seqlen_q, q.shape[0])
+    max_seqlen_q = _least(max_seqlen_q, q.shape[0])
     if block_table is None and not want_map:  # the map has max_seqlen_k columns
-        max_seqlen_k = torch.sym_min(max_seqlen_k, k.shape[0])
+        max_seqlen_k = _least(max_seqlen_k, k.shape[0])
     on_ck = _on_ck(q)
     rng_state = _drawn(q, dropout_p, on_ck or want_map or reproducible, generator)
-    backend = partial(ck.varlen_forward, deterministic=deterministic) if on_ck else sdpa_varlen.forward
+    backend = ck.varlen_forward if on_ck else sdpa_varlen.forward
     parts = backend(
         q,
         k,
@@ -179,6 +217,7 @@ def varlen_attention(
         want_lse=want_lse,
         want_map=want_map,
         num_splits=num_splits,
+        deterministic=deterministic,
     )
     return Result(*parts, rng_state)
 
@@ -210,28 +249,48 @@ def kvcache_attention(
     Raises:
         InputError: an argument is not usable.
     """
-    check_kvcache_inputs(
+    if usual_calls.kvcache(
         q,
         k_cache,
         v_cache,
-        k=k,
-        v=v,
-        rotary_cos=rotary_cos,
-        rotary_sin=rotary_sin,
-        cache_seqlens=cache_seqlens,
-        cache_batch_idx=cache_batch_idx,
-        cache_leftpad=cache_leftpad,
-        block_table=block_table,
-        softmax_scale=softmax_scale,
-        window_size=window_size,
-        softcap=softcap,
-        alibi_slopes=alibi_slopes,
-        num_splits=num_splits,
-    )
+        k,
+        v,
+        rotary_cos,
+        rotary_sin,
+        cache_seqlens,
+        cache_batch_idx,
+        cache_leftpad,
+        block_table,
+        softmax_scale,
+        window_size,
+        softcap,
+        alibi_slopes,
+        num_splits,
+    ):
+        check_kvcache_values(k_cache, k, cache_seqlens, cache_batch_idx, cache_leftpad, block_table)
+    else:
+        check_kvcache_inputs(
+            q,
+            k_cache,
+            v_cache,
+            k=k,
+            v=v,
+            rotary_cos=rotary_cos,
+            rotary_sin=rotary_sin,
+            cache_seqlens=cache_seqlens,
+            cache_batch_idx=cache_batch_idx,
+            cache_leftpad=cache_leftpad,
+            block_table=block_table,
+            softmax_scale=softmax_scale,
+            window_size=window_size,
+            softcap=softcap,
+            alibi_slopes=alibi_slopes,
+            num_splits=num_splits,
+        )
     if cache_seqlens is not None and not isinstance(cache_seqlens, Tensor):
         cache_seqlens = torch.full((q.shape[0],), cache_seqlens, dtype=torch.int32, device=q.device)
     backend = ck.kvcache_forward if _on_ck(q) else sdpa_kvcache.forward
-    with torch.no_grad():
+    with torch.no_grad() if torch.is_grad_enabled() else nullcontext():
         return backend(
             q,
             k_cache,

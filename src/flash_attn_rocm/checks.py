@@ -10,14 +10,7 @@ import torch
 from torch import Tensor
 
 from flash_attn_rocm.errors import InputError
-
-DTYPES = (torch.float16, torch.bfloat16)
-MAX_HEAD_DIM = 256
-# Kernels compute in float32 with the scale times log2(e): the largest power of two that leaves room for that, and the
-# smallest normal number.
-_FLOAT_MAX = 2.0**127
-_FLOAT_MIN = 2.0**-126
-_INT32_MIN, _INT32_MAX = -(2**31), 2**31 - 1
+from flash_attn_rocm.limits import DTYPES, FLOAT_MAX, FLOAT_MIN, INT32_MAX, INT32_MIN, MAX_HEAD_DIM
 
 
 def check_layout(name: str, tensor: Any) -> None:
@@ -109,18 +102,18 @@ def _check_number(name: str, value: Any) -> None:
 def _check_float(name: str, value: Any, allowed: str, *, positive: bool) -> None:
     """Zero, or a magnitude that float32 holds; NaN fails every comparison."""
     _check_number(name, value)
-    in_range = _FLOAT_MIN <= value <= _FLOAT_MAX or (not positive and -_FLOAT_MAX <= value <= -_FLOAT_MIN)
+    in_range = FLOAT_MIN <= value <= FLOAT_MAX or (not positive and -FLOAT_MAX <= value <= -FLOAT_MIN)
     if not (value == 0.0 or in_range):
         raise InputError(f"{name} is {value}; allowed: {allowed} (1.2e-38 to 1.7e38 in magnitude, as in float32)")
 
 
 def _check_window(window_size: Any) -> None:
-    expected = f"expected two integers (left, right) from {_INT32_MIN} to {_INT32_MAX}, negative for unbounded"
+    expected = f"expected two integers (left, right) from {INT32_MIN} to {INT32_MAX}, negative for unbounded"
     if not isinstance(window_size, tuple | list) or len(window_size) != 2:
         raise InputError(f"window_size is {window_size!r}; {expected}")
     for bound in window_size:
         is_integer = isinstance(bound, (int, torch.SymInt, Integral)) and not isinstance(bound, bool)
-        if not (is_integer and _INT32_MIN <= bound <= _INT32_MAX):
+        if not (is_integer and INT32_MIN <= bound <= INT32_MAX):
             raise InputError(f"window_size is {window_size!r}; {expected}")
 
 

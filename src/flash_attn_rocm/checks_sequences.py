@@ -6,7 +6,6 @@ torch.compile. On a GPU reading them would wait for it; there they are checked o
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 import torch
@@ -23,21 +22,23 @@ from flash_attn_rocm.checks import (
     describe_shapes,
 )
 from flash_attn_rocm.errors import InputError
-
-_INT32_MAX = 2**31 - 1
-MAX_SPLITS = 128
+from flash_attn_rocm.limits import INT32_MAX, MAX_SPLITS
 
 
 def _readable(tensor: Tensor) -> bool:
-    """Whether the values can be read without waiting for a GPU, or the user wants that; never of traced tensors."""
+    """Whether the values are to be checked: they can be read without waiting for a GPU, or CHECK_VALUES wants that.
+
+    Never those of traced tensors; nor any where CHECK_VALUES is 0.
+    """
     if torch.compiler.is_compiling() or type(tensor) not in (Tensor, torch.nn.Parameter):
+        return False
+    asked = environment.check_values()
+    if asked is False or (asked is None and tensor.device.type != "cpu"):
         return False
     if torch._C._functorch.is_functorch_wrapped_tensor(tensor):
         return False
-    if tensor.device.type == "cpu":
-        return True
-    asked = os.environ.get(environment.CHECK_VALUES, "0") not in ("", "0")
-    return asked and tensor.device.type == "cuda" and not torch.cuda.is_current_stream_capturing()
+    on_gpu = tensor.device.type == "cuda"
+    return tensor.device.type == "cpu" or (on_gpu and not torch.cuda.is_current_stream_capturing())
 
 
 def _check_int32(name: str, tensor: Any, q: Tensor, shape: tuple[int | None, ...]) -> None:
@@ -127,20 +128,36 @@ def check_varlen_inputs(
     Raises:
         InputError: names the argument, its value and what is allowed.
     """
+    _check_varlen_tensors(q, k, v, cu_seqlens_q, cu_seqlens_k, seqused_k, leftpad_k, block_table, alibi_slopes)
+    check_scoring(dropout_p=dropout_p, softmax_scale=softmax_scale, window_size=window_size, softcap=softcap)
+    check_integer("max_seqlen_q", max_seqlen_q, 0, INT32_MAX)
+    check_integer("max_seqlen_k", max_seqlen_k, 0, INT32_MAX)
+    check_integer("num_splits", num_splits, 0, MAX_SPLITS)
+    if block_table is not None and dropout_p > 0.0:
+        raise InputError(f"dropout_p is {dropout_p} with a block_table; a paged cache has no dropout: set it to 0")
+    check_varlen_values(q, k, cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k, seqused_k, leftpad_k, block_table)
+
+
+def _check_varlen_tensors(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    cu_seqlens_q: Tensor,
+    cu_seqlens_k: Tensor,
+    seqused_k: Tensor | None,
+    leftpad_k: Tensor | None,
+    block_table: Tensor | None,
+    alibi_slopes: Tensor | None,
+) -> None:
     named = {"q": q, "k": k, "v": v}
-    paged = block_table is not None
-    keys = "num_blocks, page_size, nheads, headdim" if paged else "total, nheads, headdim"
+    keys = "total, nheads, headdim" if block_table is None else "num_blocks, page_size, nheads, headdim"
     check_attention_tensors(named, {"q": "total, nheads, headdim", "k": keys, "v": keys})
     check_heads(named)
-    check_scoring(dropout_p=dropout_p, softmax_scale=softmax_scale, window_size=window_size, softcap=softcap)
     _check_int32("cu_seqlens_q", cu_seqlens_q, q, (None,))
     if cu_seqlens_q.shape[0] < 1:
         raise InputError("cu_seqlens_q is empty; expected batch + 1 values, the first one 0")
     batch = cu_seqlens_q.shape[0] - 1
     _check_int32("cu_seqlens_k", cu_seqlens_k, q, (batch + 1,))
-    check_integer("max_seqlen_q", max_seqlen_q, 0, _INT32_MAX)
-    check_integer("max_seqlen_k", max_seqlen_k, 0, _INT32_MAX)
-    check_integer("num_splits", num_splits, 0, MAX_SPLITS)
     if alibi_slopes is not None:
         check_alibi(q, alibi_slopes, batch)
     for name, tensor in (("seqused_k", seqused_k), ("leftpad_k", leftpad_k)):
@@ -149,14 +166,9 @@ def check_varlen_inputs(
     if block_table is not None:
         _check_int32("block_table", block_table, q, (batch, None))
         _check_pages(k)
-        if dropout_p > 0.0:
-            raise InputError(f"dropout_p is {dropout_p} with a block_table; a paged cache has no dropout: set it to 0")
-    _check_varlen_values(
-        q, k, cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k, seqused_k, leftpad_k, block_table
-    )
 
 
-def _check_varlen_values(
+def check_varlen_values(
     q: Tensor,
     k: Tensor,
     cu_seqlens_q: Tensor,
@@ -167,12 +179,17 @@ def _check_varlen_values(
     leftpad_k: Tensor | None,
     block_table: Tensor | None,
 ) -> None:
+    """Check what stands in the tables of a call whose tensors fit together, where it is to be looked at.
+
+    Raises:
+        InputError: names the table, the value and what is allowed.
+    """
     if _readable(cu_seqlens_q):
         _check_cu_seqlens("cu_seqlens_q", cu_seqlens_q, q.shape[0], max_seqlen_q, "q")
     if not _readable(cu_seqlens_k):
         return
     # With seqused_k or pages, cu_seqlens_k only says where keys lie, or nothing.
-    longest = max_seqlen_k if seqused_k is None else _INT32_MAX
+    longest = max_seqlen_k if seqused_k is None else INT32_MAX
     _check_cu_seqlens("cu_seqlens_k", cu_seqlens_k, None if block_table is not None else k.shape[0], longest, "k")
     lengths = (cu_seqlens_k[1:] - cu_seqlens_k[:-1]).detach().cpu()
     if seqused_k is not None and _readable(seqused_k):
@@ -214,6 +231,29 @@ def check_kvcache_inputs(
     Raises:
         InputError: names the argument, its value and what is allowed.
     """
+    check_scoring(softmax_scale=softmax_scale, window_size=window_size, softcap=softcap)
+    check_integer("num_splits", num_splits, 0, MAX_SPLITS)
+    capacity = _check_kvcache_tensors(
+        q, k_cache, v_cache, k, v, cache_seqlens, cache_batch_idx, cache_leftpad, block_table, alibi_slopes
+    )
+    if rotary_cos is not None or rotary_sin is not None:
+        _check_rotary(q, k, rotary_cos, rotary_sin, capacity)
+    check_kvcache_values(k_cache, k, cache_seqlens, cache_batch_idx, cache_leftpad, block_table)
+
+
+def _check_kvcache_tensors(
+    q: Tensor,
+    k_cache: Tensor,
+    v_cache: Tensor,
+    k: Tensor | None,
+    v: Tensor | None,
+    cache_seqlens: int | Tensor | None,
+    cache_batch_idx: Tensor | None,
+    cache_leftpad: Tensor | None,
+    block_table: Tensor | None,
+    alibi_slopes: Tensor | None,
+) -> int:
+    """Check everything but values; the slots that a sequence has in the cache."""
     cache_layout = "batch, seqlen, nheads, headdim" if block_table is None else "num_blocks, page_size, nheads, headdim"
     layouts = {"q": "batch, seqlen, nheads, headdim", "k_cache": cache_layout, "v_cache": cache_layout}
     named = {"q": q, "k_cache": k_cache, "v_cache": v_cache}
@@ -228,8 +268,6 @@ def check_kvcache_inputs(
     batch = q.shape[0]
     if k is not None and v is not None:
         _check_appended(named, cache_seqlens)
-    check_scoring(softmax_scale=softmax_scale, window_size=window_size, softcap=softcap)
-    check_integer("num_splits", num_splits, 0, MAX_SPLITS)
     if alibi_slopes is not None:
         check_alibi(q, alibi_slopes, batch)
     if block_table is not None:
@@ -246,12 +284,13 @@ def check_kvcache_inputs(
     for name, tensor in (("cache_batch_idx", cache_batch_idx), ("cache_leftpad", cache_leftpad)):
         if tensor is not None:
             _check_int32(name, tensor, q, (batch,))
-    capacity = k_cache.shape[1] if block_table is None else block_table.shape[1] * k_cache.shape[1]
-    if rotary_cos is not None or rotary_sin is not None:
-        _check_rotary(q, k, rotary_cos, rotary_sin, capacity)
-    _check_kvcache_values(
-        k_cache, 0 if k is None else k.shape[1], cache_seqlens, cache_batch_idx, cache_leftpad, block_table, capacity
-    )
+    return _capacity(k_cache, block_table)
+
+
+def _capacity(k_cache: Tensor, block_table: Tensor | None) -> int:
+    """Slots that a sequence has in the cache."""
+    page_size: int = k_cache.shape[1]
+    return page_size if block_table is None else block_table.shape[1] * page_size
 
 
 def _check_appended(named: dict[str, Tensor], cache_seqlens: Any) -> None:
@@ -309,15 +348,20 @@ def _check_rotary(q: Tensor, k: Tensor | None, cos: Tensor | None, sin: Tensor |
         )
 
 
-def _check_kvcache_values(
+def check_kvcache_values(
     k_cache: Tensor,
-    appended: int,
+    k: Tensor | None,
     cache_seqlens: int | Tensor | None,
     cache_batch_idx: Tensor | None,
     cache_leftpad: Tensor | None,
     block_table: Tensor | None,
-    capacity: int,
 ) -> None:
+    """Check lengths, and what stands in the tables of a call whose tensors fit together, where it is to be looked at.
+
+    Raises:
+        InputError: names the table, the value and what is allowed.
+    """
+    appended, capacity = 0 if k is None else k.shape[1], _capacity(k_cache, block_table)
     what = f"the cache has {capacity} slots a sequence" + (f" and {appended} keys are appended" if appended else "")
     if cache_seqlens is not None and not isinstance(cache_seqlens, Tensor):
         check_integer("cache_seqlens", cache_seqlens, 0, capacity - appended)

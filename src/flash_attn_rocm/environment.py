@@ -36,6 +36,26 @@ def forced_backward() -> str | None:
     return FORCED.get(os.environ.get(BACKEND, ""), (None, None))[1]
 
 
+# os.environ.get encodes, looks up and decodes: a microsecond for each variable, in every attention call.
+_CHOICE_KEYS = tuple(os.environ.encodekey(name) for name in CHOICE)
+
+
+def choice_values() -> tuple[object, ...]:
+    """The values of CHOICE as they are now, to be compared only."""
+    get = os.environ._data.get  # type: ignore[attr-defined]
+    return tuple([get(key) for key in _CHOICE_KEYS])
+
+
+_CHECK_VALUES_KEY = os.environ.encodekey(CHECK_VALUES)
+_ZERO = os.environ.encodevalue("0")
+
+
+def check_values() -> bool | None:
+    """Whether CHECK_VALUES asks to look at lengths and page numbers; None where it is unset."""
+    value = os.environ._data.get(_CHECK_VALUES_KEY)  # type: ignore[attr-defined]
+    return value != _ZERO if value else None
+
+
 def emulated_gpus() -> tuple[str, ...]:
     """GPUs named in FLASH_ATTN_ROCM_EMULATE, in order; empty when nothing is to be emulated.
 

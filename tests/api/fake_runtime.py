@@ -124,9 +124,9 @@ def c_compiler() -> str:
     raise RuntimeError(f"no C compiler found (looked for {candidates[1:]}); set CC")
 
 
-def build_fake_hip(directory: Path, *, incomplete: bool = False) -> Path:
-    """Compile the fake runtime; `incomplete` lacks two functions."""
-    library = directory / ("incomplete.so" if incomplete else "fake_hip.so")
+def build_fake_hip(directory: Path, *, incomplete: bool = False, quiet: bool = False) -> Path:
+    """Compile the fake runtime; `incomplete` lacks two functions, `quiet` logs nothing."""
+    library = directory / ("incomplete.so" if incomplete else "quiet.so" if quiet else "fake_hip.so")
     # The name by which a process knows a HIP 7 runtime that it has loaded.
     flags = [
         "-shared",
@@ -139,7 +139,7 @@ def build_fake_hip(directory: Path, *, incomplete: bool = False) -> Path:
         "-o",
         str(library),
     ]
-    defines = ["-DFAKE_HIP_INCOMPLETE"] if incomplete else []
+    defines = ["-DFAKE_HIP_INCOMPLETE"] if incomplete else ["-DFAKE_HIP_QUIET"] if quiet else []
     subprocess.run([c_compiler(), *flags, *defines, str(SOURCE)], check=True)
     return library
 

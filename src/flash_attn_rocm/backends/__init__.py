@@ -137,12 +137,25 @@ def _chosen(device_type: str, device_index: int | None, *variables: str | None) 
     return choice_for(device_type, device_index).backend
 
 
+# What was prepared, by device, and the values of environment.CHOICE that it holds for.
+_prepared: tuple[tuple[object, ...], dict[tuple[str, int | None], str]] = ((), {})
+
+
 def prepare(device_type: str, device_index: int | None) -> str:
     """Choose, and load what the choice needs; cheap when nothing has changed since the last call."""
+    global _prepared
+    values, by_device = _prepared
+    if values == environment.choice_values():
+        backend = by_device.get((device_type, device_index))
+        if backend is not None:
+            return backend
     get = os.environ.get
     backend = _chosen(device_type, device_index, *[get(name) for name in environment.CHOICE])
     if backend == "ck":
-        ck.prepare()
+        ck.prepare()  # which may write a variable anew
+    values = environment.choice_values()
+    others = by_device if values == _prepared[0] else {}
+    _prepared = (values, {**others, (device_type, device_index): backend})
     return backend
 
 

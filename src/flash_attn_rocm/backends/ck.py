@@ -48,8 +48,6 @@ def _refuse_transforms(tensors: tuple[Tensor | None, ...]) -> None:
     A torch.func transform wraps its tensors, in several layers where transforms are nested. What tells the wrappers
     apart is private to torch; tests/api/test_transforms.py fails where it changes.
     """
-    if not torch._C._are_functorch_transforms_active() and forward_ad._current_level < 0:
-        return
     functorch = torch._C._functorch
     for tensor in tensors:
         inner = tensor
@@ -65,11 +63,23 @@ def _refuse_transforms(tensors: tuple[Tensor | None, ...]) -> None:
             inner = functorch.get_unwrapped(inner) if wrapped else None
 
 
+def _wants_grad(tensors: tuple[Tensor | None, ...]) -> bool:
+    if not torch.is_grad_enabled():
+        return False
+    return any(tensor is not None and tensor.requires_grad for tensor in tensors)
+
+
 def _call(op: Any, tensors: tuple[Tensor | None, ...], **arguments: Any) -> Any:
     if torch.compiler.is_compiling():
         return op(*tensors, **arguments)
-    _refuse_transforms(tensors)
+    transformed = torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0
+    if transformed:
+        _refuse_transforms(tensors)
     try:
+        if not transformed and not _wants_grad(tensors):
+            # Autograd's part of an op is Python code of torch, which costs more than the launch.
+            with torch._C._AutoDispatchBelowAutograd():
+                return op(*tensors, **arguments)
         return op(*tensors, **arguments)
     except RuntimeError as error:
         _, marker, reason = str(error).partition(_NO_KERNEL)
@@ -118,7 +128,7 @@ def _without_leftpad(
 
 def _contiguous(tensor: Tensor | None) -> Tensor | None:
     """Tables of lengths, pages and slopes are read as they lie in memory."""
-    return None if tensor is None else tensor.contiguous()
+    return tensor if tensor is None or tensor.is_contiguous() else tensor.contiguous()
 
 
 def mark_written(*tensors: Tensor) -> None:
@@ -207,10 +217,19 @@ def varlen_forward(
     if block_table is not None:
         _check_pages(k)
     q, softmax_scale = _positive_scale(q, softmax_scale)
-    tables = (cu_seqlens_q, cu_seqlens_k, seqused_k, block_table, alibi_slopes)
     out, lse, random_map = _call(
         torch.ops.flash_attn_rocm.varlen_fwd,
-        (q, k, v, *(_contiguous(table) for table in tables), rng_state),
+        (
+            q,
+            k,
+            v,
+            _contiguous(cu_seqlens_q),
+            _contiguous(cu_seqlens_k),
+            _contiguous(seqused_k),
+            _contiguous(block_table),
+            _contiguous(alibi_slopes),
+            rng_state,
+        ),
         max_seqlen_q=max_seqlen_q,
         max_seqlen_k=max_seqlen_k,
         softmax_scale=softmax_scale,
@@ -272,10 +291,22 @@ def kvcache_forward(
                 "out anew, or set FLASH_ATTN_ROCM_BACKEND=sdpa"
             )
     q, softmax_scale = _positive_scale(_rows_contiguous(q), softmax_scale)
-    tables = (rotary_cos, rotary_sin, cache_seqlens, cache_batch_idx, cache_leftpad, block_table, alibi_slopes)
     out, lse = _call(
         torch.ops.flash_attn_rocm.kvcache_fwd,
-        (q, k_cache, v_cache, k, v, *(_contiguous(table) for table in tables)),
+        (
+            q,
+            k_cache,
+            v_cache,
+            k,
+            v,
+            _contiguous(rotary_cos),
+            _contiguous(rotary_sin),
+            _contiguous(cache_seqlens),
+            _contiguous(cache_batch_idx),
+            _contiguous(cache_leftpad),
+            _contiguous(block_table),
+            _contiguous(alibi_slopes),
+        ),
         softmax_scale=softmax_scale,
         window_left=window_left,
         window_right=window_right,

@@ -50,13 +50,15 @@ def forward(
     rng_state: Tensor | None = None,
     want_lse: bool,
     want_map: bool = False,
+    deterministic: bool = False,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Attention of checked arguments: out (B, Sq, H, D), lse float32 (B, H, Sq), dropout map uint8 (B, H, Sq, Sk).
 
     With dropout, weights are dropped by the map of `rng_state`; without one torch draws, and there is no map. lse and
     map are empty where there is none; lse also unless `want_lse`.
     """
-    del want_map  # there is one iff there is an rng_state
+    # There is a map iff there is an rng_state; torch.use_deterministic_algorithms governs torch's gradients.
+    del want_map, deterministic
     with dense.without_autocast(q.device):
         return _forward(
             q,

@@ -57,13 +57,15 @@ def forward(
     want_lse: bool,
     want_map: bool = False,
     num_splits: int = 0,
+    deterministic: bool = False,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Attention of checked arguments: out (Tq, H, D), lse float32 (H, Tq), dropout map uint8 (H, Tq, max_seqlen_k).
 
     With dropout, weights are dropped by the map of `rng_state`; without one torch draws, and there is no map. lse and
     map are empty where there is none; lse also unless `want_lse`. Rows that belong to no sequence are zeros.
     """
-    del want_map, num_splits  # there is a map iff there is an rng_state; torch decides on its own how to split
+    # There is a map iff there is an rng_state; torch decides on its own how to split and what is deterministic.
+    del want_map, num_splits, deterministic
     total, heads, _ = q.shape
     empty = q.new_empty((0,), dtype=torch.float32)
     if q.numel() == 0 or k.numel() == 0 or cu_seqlens_q.shape[0] == 1 or max_seqlen_q == 0 or max_seqlen_k == 0:
