@@ -18,6 +18,7 @@ from flash_attn_rocm.limits import DTYPES, FLOAT_MAX, FLOAT_MIN, INT32_MAX, INT3
 # Subclasses may answer anything.
 _PLAIN = frozenset({Tensor, torch.nn.Parameter})
 _STRIDED = torch.strided
+_HALF, _BFLOAT16 = DTYPES
 
 
 def _scoring(dropout_p: Any, softmax_scale: Any, window_size: Any, softcap: Any) -> bool:
@@ -51,9 +52,11 @@ def _dense(tensor: Any, dtype: torch.dtype, device: torch.device) -> bool:
 
 def _tensors(q: Any, k: Any, v: Any, rank_q: int, rank_k: int) -> bool:
     """Dense 16-bit tensors of these ranks on one device; k and v alike, with heads and head dims that go with q's."""
-    if is_compiling() or type(q) not in _PLAIN or q.dtype not in DTYPES:
+    if is_compiling() or type(q) not in _PLAIN:
         return False
     dtype, device = q.dtype, q.device
+    if dtype is not _HALF and dtype is not _BFLOAT16:
+        return False
     if q.layout is not _STRIDED or q.is_nested or not (_dense(k, dtype, device) and _dense(v, dtype, device)):
         return False
     shape_q, shape_k = q.shape, k.shape

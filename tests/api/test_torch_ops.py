@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from flash_attn_rocm import dropout, flash_attn_func, flash_attn_varlen_func, flash_attn_with_kvcache, ops
+from flash_attn_rocm.backends import ck
 from flash_attn_rocm.errors import KernelUnavailableError
 from flash_attn_rocm.flash_attn_interface import _flash_attn_varlen_forward
 from tests.api.attention_reference import attention_fp64
@@ -186,3 +187,15 @@ def test_what_no_kernel_has_is_refused(kernel_device: str) -> None:
     table = torch.arange(4, dtype=torch.int32, device=kernel_device).reshape(2, 2)
     with pytest.raises(KernelUnavailableError, match="the page size is 24; the CK kernels have multiples of 16"):
         flash_attn_with_kvcache(normal(2, 1, 2, 64).to(kernel_device), pages, pages, block_table=table)
+
+
+def test_defaults_that_are_not_handed_over_are_those_of_the_schemas(kernel_device: str) -> None:
+    ck.prepare()
+    ours = torch.ops.flash_attn_rocm
+    found = {
+        argument.name: argument.default_value
+        for op in (ours.fwd, ours.varlen_fwd, ours.kvcache_fwd)
+        for argument in op.default._schema.arguments
+        if argument.kwarg_only and argument.has_default_value()
+    }
+    assert found == ck._DEFAULTS

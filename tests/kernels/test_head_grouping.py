@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 import torch
@@ -12,6 +17,7 @@ from flash_attn_rocm import ops
 from tests.kernels.feature_reference import Features
 from tests.kernels.test_features import SCALE, load_ops, normal, op_arguments, run_batch, starts
 
+ROOT = Path(__file__).resolve().parents[2]
 Grouped = Callable[[Callable[[], tuple[Tensor, ...]]], list[tuple[Tensor, ...]]]
 KEYS, QUERIES = 1024, 150  # 256 KiB of keys and values a head
 SLOPES = torch.arange(1, 13, dtype=torch.float32) / 32
@@ -112,3 +118,13 @@ def test_dropout_is_launched_whole(both_ways: Grouped, kernel_device: str, capfd
     assert launches_of(capfd, 8) == 0
     for first, second in zip(one, other, strict=True):
         assert torch.equal(first, second)
+
+
+def test_each_device_has_a_cache_of_its_own(installed: Path) -> None:
+    """Two emulated GPUs in one process: 64 and 32 MiB of last-level cache in their tables."""
+    program = "from flash_attn_rocm import ops; print(ops.read_json('fa_rocm_describe'))"
+    environment = {**os.environ, "FLASH_ATTN_ROCM_EMULATE": "gfx1201,gfx1200", "PYTHONPATH": str(ROOT / "src")}
+    run = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)
+    devices = json.loads(run.stdout)["devices"]
+    assert [device["head_grouping"]["cache_bytes"] >> 20 for device in devices] == [64, 32]
+    assert [device["head_grouping"]["kv_bytes_per_launch"] for device in devices] == [57042534, 32 << 20]

@@ -63,6 +63,19 @@ def _refuse_transforms(tensors: tuple[Tensor | None, ...]) -> None:
             inner = functorch.get_unwrapped(inner) if wrapped else None
 
 
+# Of the ops' schemas (csrc/torch/ops.cpp), where torch looks them up in less time than it takes to read an argument.
+_DEFAULTS = {
+    "window_left": -1,
+    "window_right": -1,
+    "softcap": 0.0,
+    "dropout_p": 0.0,
+    "return_dropout_map": False,
+    "num_splits": 0,
+    "deterministic": False,
+    "rotary_interleaved": True,
+}
+
+
 def _wants_grad(tensors: tuple[Tensor | None, ...]) -> bool:
     if not torch.is_grad_enabled():
         return False
@@ -78,8 +91,9 @@ def _call(op: Any, tensors: tuple[Tensor | None, ...], **arguments: Any) -> Any:
     try:
         if not transformed and not _wants_grad(tensors):
             # Autograd's part of an op is Python code of torch, which costs more than the launch.
+            given = {name: value for name, value in arguments.items() if _DEFAULTS.get(name) != value}
             with torch._C._AutoDispatchBelowAutograd():
-                return op(*tensors, **arguments)
+                return op(*tensors, **given)
         return op(*tensors, **arguments)
     except RuntimeError as error:
         _, marker, reason = str(error).partition(_NO_KERNEL)
