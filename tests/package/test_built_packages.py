@@ -126,15 +126,21 @@ def test_kernels_json_names_exactly_the_code_objects(kernels: dict[str, Opened])
         assert on_disk == listed
 
 
-def test_selector_has_no_files_and_is_constrained_to_its_gpu(opened: dict[str, Opened]) -> None:
-    one = opened["flash-attn-rocm-kernels"]
-    index = one.info("index")
-    gfx = index["build"].split("_")[0]
-    table = tomllib.loads((ROOT / "src" / "flash_attn_rocm" / "archs" / f"{gfx}.toml").read_text(encoding="utf-8"))
-    assert one.files == []
-    assert index["constrains"][0] == f"__amdgpu_arch =={table['amdgpu_arch']}"
-    assert all(f"=={arch.amdgpu_arch}" in index["constrains"][1] for arch in load_archs().values())
-    assert index["depends"] == [f"flash-attn-rocm-kernels-{gfx} =={index['version']}"]
+def test_selectors_have_no_files_and_are_constrained_to_their_gpus(kernels: dict[str, Opened], tmp_path: Path) -> None:
+    """They are several under one name, of which `opened` holds one."""
+    every = "|".join(f"=={arch.amdgpu_arch}" for arch in load_archs().values())
+    found = []
+    for archive in (ROOT / "dist" / "noarch").glob("flash-attn-rocm-kernels-[0-9]*.conda"):
+        api.extract(str(archive), str(tmp_path / archive.name))
+        one = Opened(archive, tmp_path / archive.name)
+        index = one.info("index")
+        gfx = index["build"].split("_")[0]
+        table = tomllib.loads((ROOT / "src" / "flash_attn_rocm" / "archs" / f"{gfx}.toml").read_text(encoding="utf-8"))
+        assert one.files == []
+        assert index["constrains"] == [f"__amdgpu_arch =={table['amdgpu_arch']}", f"__amdgpu_arch {every}"]
+        assert index["depends"] == [f"flash-attn-rocm-kernels-{gfx} =={index['version']}"]
+        found.append(gfx)
+    assert sorted(found) == sorted(kernels)
 
 
 def test_main_package_fits_every_python_and_torch(opened: dict[str, Opened]) -> None:
