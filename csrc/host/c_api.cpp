@@ -15,10 +15,12 @@
 #include "kfd_topology.hpp"
 #include "library.hpp"
 #include "split.hpp"
+#include "text.hpp"
 
 namespace {
 
 using flash_attn_rocm::Library;
+using flash_attn_rocm::path_of;
 
 thread_local std::string last_error;
 
@@ -78,7 +80,7 @@ int fa_rocm_use_hip_library(const char* path)
 int fa_rocm_add_kernel_path(const char* directory)
 {
     return guarded([&] {
-        Library::instance().add_kernel_path(required_path("fa_rocm_add_kernel_path", directory));
+        Library::instance().add_kernel_path(path_of(required_path("fa_rocm_add_kernel_path", directory)));
         return 0;
     });
 }
@@ -94,7 +96,7 @@ int fa_rocm_set_kernel_paths(const char* const* directories, size_t count)
         std::vector<std::filesystem::path> paths;
         for(std::size_t i = 0; i < count; ++i)
         {
-            paths.emplace_back(required_path(name, directories[i]));
+            paths.push_back(path_of(required_path(name, directories[i])));
         }
         Library::instance().set_kernel_paths(std::move(paths));
         return 0;

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "error.hpp"
+#include "text.hpp"
 
 namespace flash_attn_rocm {
 namespace {
@@ -48,7 +49,7 @@ Json describe_device(Library& library, const HipRuntime& hip, int device)
         row["wave_size"]         = facts.wave_size;
         row["head_grouping"]     = describe_grouping(library, facts);
         const Manifest& manifest = library.manifest(facts.gfx);
-        row["kernels"]           = printable(manifest.path.string());
+        row["kernels"]           = printable(text_of(manifest.path));
         row["kernel_count"]      = manifest.kernels.size();
         row["profile"]           = manifest.profile;
     }
@@ -66,7 +67,7 @@ std::string describe(Library& library)
     Json report = {{"hip", Json::object()}, {"devices", Json::array()}, {"kernel_paths", Json::array()}};
     for(const std::filesystem::path& path : library.kernel_paths())
     {
-        report["kernel_paths"].push_back(printable(path.string()));
+        report["kernel_paths"].push_back(printable(text_of(path)));
     }
     try
     {

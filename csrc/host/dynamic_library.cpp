@@ -3,6 +3,11 @@
 
 #ifdef _WIN32
 #include <windows.h>
+
+#include <filesystem>
+
+#include "error.hpp"
+#include "text.hpp"
 #else
 #include <dlfcn.h>
 #include <elf.h>
@@ -19,17 +24,43 @@ namespace flash_attn_rocm {
 
 #ifdef _WIN32
 
-LibraryHandle find_loaded_library(const std::string& name) { return GetModuleHandleA(name.c_str()); }
+namespace {
+
+constexpr std::size_t kLongestPath = 32768; // characters of any path, the limit of Windows
+
+// What the loader's errors mean; Windows' own texts do not name the file, and are in the user's language.
+std::string text_of_error(DWORD error)
+{
+    switch(error)
+    {
+    case ERROR_MOD_NOT_FOUND: return "the file, or a DLL that it needs, was not found";
+    case ERROR_PROC_NOT_FOUND: return "a DLL that it needs lacks a function: that DLL is of another version";
+    case ERROR_BAD_EXE_FORMAT: return "not a 64-bit DLL, or damaged";
+    case ERROR_DLL_INIT_FAILED: return "it was found, but it failed to start";
+    case ERROR_FILENAME_EXCED_RANGE: return "its path is too long";
+    case ERROR_ACCESS_DENIED: return "access denied";
+    default: return "it cannot be loaded";
+    }
+}
+
+} // namespace
+
+LibraryHandle find_loaded_library(const std::string& name) { return GetModuleHandleW(path_of(name).c_str()); }
 
 LibraryHandle open_library(const std::string& path, std::string& reason)
 {
-    // With a full path, DLLs beside the library are searched for its own dependencies.
-    const bool full_path = path.find_first_of("/\\") != std::string::npos;
-    const DWORD flags    = full_path ? LOAD_LIBRARY_SEARCH_DLL_LOAD_DIR | LOAD_LIBRARY_SEARCH_DEFAULT_DIRS : 0;
-    HMODULE library      = LoadLibraryExA(path.c_str(), nullptr, flags);
+    // Never the working directory nor PATH, where anybody may have put a file of that name: a name without a directory
+    // is looked for beside the program, in System32, and in directories that the program added; with one, the DLLs
+    // that the library needs are looked for beside it as well.
+    const bool has_directory           = path.find_first_of("/\\") != std::string::npos;
+    const std::filesystem::path target = has_directory ? std::filesystem::absolute(path_of(path)) : path_of(path);
+    const DWORD flags =
+        LOAD_LIBRARY_SEARCH_DEFAULT_DIRS | (has_directory ? LOAD_LIBRARY_SEARCH_DLL_LOAD_DIR : DWORD{0});
+    HMODULE library = LoadLibraryExW(target.c_str(), nullptr, flags);
     if(library == nullptr)
     {
-        reason = "LoadLibrary failed with Windows error " + std::to_string(GetLastError());
+        const DWORD error = GetLastError();
+        reason            = concat("Windows error ", error, ": ", text_of_error(error));
     }
     return library;
 }
@@ -43,13 +74,13 @@ std::string path_of_address(const void* address)
 {
     HMODULE library   = nullptr;
     const DWORD flags = GET_MODULE_HANDLE_EX_FLAG_FROM_ADDRESS | GET_MODULE_HANDLE_EX_FLAG_UNCHANGED_REFCOUNT;
-    char path[MAX_PATH];
-    if(!GetModuleHandleExA(flags, static_cast<const char*>(address), &library) ||
-       GetModuleFileNameA(library, path, MAX_PATH) == 0)
+    if(!GetModuleHandleExW(flags, static_cast<const wchar_t*>(address), &library))
     {
         return {};
     }
-    return path;
+    std::wstring path(kLongestPath, L'\0');
+    path.resize(GetModuleFileNameW(library, path.data(), static_cast<DWORD>(path.size())));
+    return text_of(path);
 }
 
 #else

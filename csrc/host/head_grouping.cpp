@@ -3,10 +3,10 @@
 
 #include <algorithm>
 #include <charconv>
-#include <cstdlib>
-#include <cstring>
+#include <string>
 
 #include "error.hpp"
+#include "text.hpp"
 
 namespace flash_attn_rocm {
 namespace {
@@ -17,18 +17,12 @@ constexpr std::int64_t kLargeCache = 64 * kMebibyte;
 
 std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
-const char* setting(const char* name)
-{
-    const char* value = std::getenv(name);
-    return value != nullptr ? value : "";
-}
-
 bool is_on(const char* name)
 {
-    const char* value = setting(name);
+    const std::string value = environment(name);
     for(const char* off : {"", "0", "false", "FALSE", "off", "OFF", "no", "NO"})
     {
-        if(std::strcmp(value, off) == 0)
+        if(value == off)
         {
             return false;
         }
@@ -69,15 +63,15 @@ std::int64_t kv_heads_per_launch(const GroupingProblem& problem)
 GroupingSwitches read_grouping_switches()
 {
     GroupingSwitches switches{is_on("CK_TILE_FMHA_DISABLE_HEAD_GROUPING"), is_on("CK_TILE_FMHA_HEAD_GROUP_LOG"), {}};
-    const char* size = setting(kSizeName);
-    if(*size == '\0')
+    const std::string size = environment(kSizeName);
+    if(size.empty())
     {
         return switches;
     }
     constexpr std::int64_t most = 1 << 20;
     std::int64_t mebibytes      = 0;
-    const char* end             = size + std::strlen(size);
-    const auto [stop, status]   = std::from_chars(size, end, mebibytes);
+    const char* end             = size.data() + size.size();
+    const auto [stop, status]   = std::from_chars(size.data(), end, mebibytes);
     if(status != std::errc() || stop != end || mebibytes < 0 || mebibytes > most)
     {
         fail(kSizeName, " is \"", size, "\"; allowed: a whole number of MiB from 0 (no head grouping) to ", most);

@@ -1,10 +1,9 @@
 // Finds the HIP runtime: candidates in order, a version check before anything else is resolved, all symbols by name.
 #include "hip_loader.hpp"
 
-#include <cstdlib>
-
 #include "dynamic_library.hpp"
 #include "error.hpp"
+#include "text.hpp"
 
 namespace flash_attn_rocm {
 namespace {
@@ -15,10 +14,12 @@ constexpr int kMinimumVersion = 6 * 10'000'000; // HIP 6.0: first with hipGetDev
 constexpr const char* kRuntimeNames[] = {"amdhip64_7.dll", "amdhip64_6.dll", "amdhip64.dll"};
 constexpr char kSeparator             = '\\';
 constexpr const char* kLibDirName     = "bin";
+constexpr const char* kRootVariables[] = {"ROCM_PATH", "HIP_PATH"}; // the second is set by AMD's HIP SDK
 #else
 constexpr const char* kRuntimeNames[] = {"libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so"};
 constexpr char kSeparator             = '/';
 constexpr const char* kLibDirName     = "lib";
+constexpr const char* kRootVariables[] = {"ROCM_PATH"};
 #endif
 
 template <class Function>
@@ -88,11 +89,15 @@ std::vector<HipCandidate> hip_candidates(const HipSearch& search)
             candidates.push_back({join(search.torch_lib_dir, name), false, "beside torch"});
         }
     }
-    if(const char* root = std::getenv("ROCM_PATH"); root != nullptr && *root != '\0')
+    for(const char* variable : kRootVariables)
     {
+        const std::string root = environment(variable);
         for(const char* name : kRuntimeNames)
         {
-            candidates.push_back({join(join(root, kLibDirName), name), false, "ROCM_PATH"});
+            if(!root.empty())
+            {
+                candidates.push_back({join(join(root, kLibDirName), name), false, variable});
+            }
         }
     }
     for(const char* name : kRuntimeNames)

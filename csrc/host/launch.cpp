@@ -10,6 +10,7 @@
 #include "error.hpp"
 #include "head_grouping.hpp"
 #include "kernel_args.hpp"
+#include "text.hpp"
 
 namespace flash_attn_rocm {
 namespace {
@@ -61,7 +62,7 @@ const Manifest& usable_manifest(Library& library, int device)
     const Manifest& manifest = library.manifest(facts.gfx);
     if(manifest.wave_size != facts.wave_size)
     {
-        fail(manifest.path.string(), ": its kernels are for waves of ", manifest.wave_size, ", but device ", device,
+        fail(text_of(manifest.path), ": its kernels are for waves of ", manifest.wave_size, ", but device ", device,
              " (", facts.gfx, ") has waves of ", facts.wave_size, ". Reinstall: ", reinstall_command(facts.gfx));
     }
     return manifest;

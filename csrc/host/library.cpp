@@ -2,11 +2,11 @@
 #include "library.hpp"
 
 #include <algorithm>
-#include <cstdlib>
 #include <set>
 #include <utility>
 
 #include "error.hpp"
+#include "text.hpp"
 
 namespace flash_attn_rocm {
 namespace {
@@ -22,7 +22,7 @@ std::string installed_gpus(const std::vector<std::filesystem::path>& directories
         {
             if(std::filesystem::exists(entry.path() / "kernels.json", error))
             {
-                names.insert(entry.path().filename().string());
+                names.insert(text_of(entry.path().filename()));
             }
         }
     }
@@ -37,8 +37,8 @@ std::string installed_gpus(const std::vector<std::filesystem::path>& directories
 // ROCm then reports that GPU in place of the machine's own.
 std::string override_note()
 {
-    const char* value = std::getenv("HSA_OVERRIDE_GFX_VERSION");
-    if(value == nullptr || *value == '\0')
+    const std::string value = environment("HSA_OVERRIDE_GFX_VERSION");
+    if(value.empty())
     {
         return "";
     }
@@ -141,7 +141,7 @@ const Manifest& Library::find_manifest(const std::string& gfx)
         std::error_code error;
         if(!std::filesystem::exists(path, error))
         {
-            searched += concat(searched.empty() ? "" : ", ", path.string());
+            searched += concat(searched.empty() ? "" : ", ", text_of(path));
             continue;
         }
         if(const auto found = loaded_.find(path); found != loaded_.end())
@@ -151,7 +151,7 @@ const Manifest& Library::find_manifest(const std::string& gfx)
         auto loaded = std::make_unique<Manifest>(load_manifest(path));
         if(loaded->gfx != gfx)
         {
-            fail(path.string(), ": holds kernels for ", loaded->gfx, ", expected ", gfx, ". Reinstall: ",
+            fail(text_of(path), ": holds kernels for ", loaded->gfx, ", expected ", gfx, ". Reinstall: ",
                  reinstall_command(gfx));
         }
         return *loaded_.emplace(path, std::move(loaded)).first->second;

@@ -11,6 +11,7 @@
 #include "error.hpp"
 #include "json_reader.hpp"
 #include "manifest_checks.hpp"
+#include "text.hpp"
 
 namespace flash_attn_rocm {
 namespace {
@@ -122,8 +123,8 @@ void check_schema(const JsonReader& reader, const std::filesystem::path& path)
     {
         return;
     }
-    const std::string gfx = path.parent_path().filename().string();
-    const std::string where = concat(path.string(), ": schema ", schema, " is ");
+    const std::string gfx = text_of(path.parent_path().filename());
+    const std::string where = concat(text_of(path), ": schema ", schema, " is ");
     if(schema > kSchema)
     {
         fail(where, "newer than this library reads (", kSchema,
@@ -138,12 +139,12 @@ Json parse_file(const std::filesystem::path& path, const std::string& remedy)
     std::error_code error;
     if(!std::filesystem::is_regular_file(path, error))
     {
-        fail(path.string(), ": not a regular file. ", remedy);
+        fail(text_of(path), ": not a regular file. ", remedy);
     }
     std::ifstream file(path, std::ios::binary);
     if(!file)
     {
-        fail(path.string(), ": cannot be opened. ", remedy);
+        fail(text_of(path), ": cannot be opened. ", remedy);
     }
     try
     {
@@ -151,7 +152,7 @@ Json parse_file(const std::filesystem::path& path, const std::string& remedy)
     }
     catch(const Json::exception& failure)
     {
-        fail(path.string(), ": not valid JSON (", failure.what(), "). ", remedy);
+        fail(text_of(path), ": not valid JSON (", failure.what(), "). ", remedy);
     }
 }
 
@@ -177,9 +178,9 @@ std::string reinstall_command(const std::string& gfx)
 
 Manifest load_manifest(const std::filesystem::path& path)
 {
-    const std::string remedy = "Reinstall: " + reinstall_command(path.parent_path().filename().string());
+    const std::string remedy = "Reinstall: " + reinstall_command(text_of(path.parent_path().filename()));
     const Json document      = parse_file(path, remedy);
-    const JsonReader reader{document, path.string(), remedy};
+    const JsonReader reader{document, text_of(path), remedy};
     check_schema(reader, path);
     Manifest manifest;
     manifest.path      = path;
@@ -193,7 +194,7 @@ Manifest load_manifest(const std::filesystem::path& path)
     for(const Json& entry : reader.array("code_objects"))
     {
         const std::size_t index = manifest.code_objects.size();
-        const JsonReader row{entry, concat(path.string(), ": code_objects[", index, "]"), remedy};
+        const JsonReader row{entry, concat(text_of(path), ": code_objects[", index, "]"), remedy};
         manifest.code_objects.push_back(
             {row.get<std::string>("file"), row.get<std::string>("sha256"), row.get<std::uint64_t>("bytes")});
         if(!plain_file_name(manifest.code_objects.back().file))
@@ -204,9 +205,9 @@ Manifest load_manifest(const std::filesystem::path& path)
     std::set<std::string> names;
     for(const Json& entry : reader.array("kernels"))
     {
-        JsonReader row{entry, concat(path.string(), ": kernels[", manifest.kernels.size(), "]"), remedy};
+        JsonReader row{entry, concat(text_of(path), ": kernels[", manifest.kernels.size(), "]"), remedy};
         const auto name = row.get<std::string>("name");
-        row.where       = concat(path.string(), ": kernel ", name);
+        row.where       = concat(text_of(path), ": kernel ", name);
         manifest.kernels.push_back(parse_kernel(row, manifest));
         KernelInfo& kernel = manifest.kernels.back();
         kernel.name        = name;

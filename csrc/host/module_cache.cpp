@@ -5,6 +5,7 @@
 
 #include "error.hpp"
 #include "sha256.hpp"
+#include "text.hpp"
 
 namespace flash_attn_rocm {
 
@@ -16,17 +17,17 @@ std::vector<char> read_code_object(const Manifest& manifest, const CodeObject& o
     std::error_code error;
     if(std::filesystem::exists(path, error) && !std::filesystem::is_regular_file(path, error))
     {
-        fail("code object ", path.string(), " is not a regular file. ", remedy);
+        fail("code object ", text_of(path), " is not a regular file. ", remedy);
     }
     std::ifstream file(path, std::ios::binary);
     const std::uintmax_t size = std::filesystem::file_size(path, error);
     if(!file || error)
     {
-        fail("code object ", path.string(), " cannot be opened. ", remedy);
+        fail("code object ", text_of(path), " cannot be opened. ", remedy);
     }
     if(size != object.bytes)
     {
-        fail("code object ", path.string(), " is damaged: it has ", size, " bytes, but kernels.json says ",
+        fail("code object ", text_of(path), " is damaged: it has ", size, " bytes, but kernels.json says ",
              object.bytes, ". ", remedy);
     }
     std::vector<char> bytes(size);
@@ -34,7 +35,7 @@ std::vector<char> read_code_object(const Manifest& manifest, const CodeObject& o
     const std::string hash = sha256_hex(bytes.data(), static_cast<std::size_t>(file.gcount()));
     if(hash != object.sha256)
     {
-        fail("code object ", path.string(), " is damaged: it has sha256 ", hash, ", but kernels.json says ",
+        fail("code object ", text_of(path), " is damaged: it has sha256 ", hash, ", but kernels.json says ",
              object.sha256, ". ", remedy);
     }
     return bytes;
@@ -43,7 +44,7 @@ std::vector<char> read_code_object(const Manifest& manifest, const CodeObject& o
 ModuleCache::Module&
 ModuleCache::module(const HipRuntime& hip, int device, const Manifest& manifest, const CodeObject& object)
 {
-    const std::string path = (manifest.path.parent_path() / object.file).string();
+    const std::string path = text_of(manifest.path.parent_path() / object.file);
     const auto key         = std::make_pair(device, path);
     if(const auto found = modules_.find(key); found != modules_.end())
     {

@@ -1,6 +1,7 @@
 // Schemas and registration of the torch ops, through the LibTorch Stable ABI.
 #include <torch/csrc/stable/library.h>
 
+#include "boxed.hpp"
 #include "bwd.hpp"
 #include "fwd.hpp"
 #include "kvcache_fwd.hpp"
@@ -49,23 +50,23 @@ STABLE_TORCH_LIBRARY(flash_attn_rocm, library)
 // "CUDA" is the dispatch key of AMD GPUs in a ROCm build of torch.
 STABLE_TORCH_LIBRARY_IMPL(flash_attn_rocm, CUDA, library)
 {
-    library.impl("fwd", TORCH_BOX(&flash_attn_rocm::fwd));
-    library.impl("varlen_fwd", TORCH_BOX(&flash_attn_rocm::varlen_fwd));
-    library.impl("kvcache_fwd", TORCH_BOX(&flash_attn_rocm::kvcache_fwd));
-    library.impl("bwd", TORCH_BOX(&flash_attn_rocm::bwd));
-    library.impl("bwd_out", TORCH_BOX(&flash_attn_rocm::bwd_out));
-    library.impl("varlen_bwd", TORCH_BOX(&flash_attn_rocm::varlen_bwd));
-    library.impl("varlen_bwd_out", TORCH_BOX(&flash_attn_rocm::varlen_bwd_out));
+    library.impl("fwd", FA_BOX(&flash_attn_rocm::fwd));
+    library.impl("varlen_fwd", FA_BOX(&flash_attn_rocm::varlen_fwd));
+    library.impl("kvcache_fwd", FA_BOX(&flash_attn_rocm::kvcache_fwd));
+    library.impl("bwd", FA_BOX(&flash_attn_rocm::bwd));
+    library.impl("bwd_out", FA_BOX(&flash_attn_rocm::bwd_out));
+    library.impl("varlen_bwd", FA_BOX(&flash_attn_rocm::varlen_bwd));
+    library.impl("varlen_bwd_out", FA_BOX(&flash_attn_rocm::varlen_bwd_out));
 }
 
 // CPU tensors run on the emulated GPU.
 STABLE_TORCH_LIBRARY_IMPL(flash_attn_rocm, CPU, library)
 {
-    library.impl("fwd", TORCH_BOX(&flash_attn_rocm::fwd));
-    library.impl("varlen_fwd", TORCH_BOX(&flash_attn_rocm::varlen_fwd));
-    library.impl("kvcache_fwd", TORCH_BOX(&flash_attn_rocm::kvcache_fwd));
-    library.impl("bwd", TORCH_BOX(&flash_attn_rocm::bwd));
-    library.impl("bwd_out", TORCH_BOX(&flash_attn_rocm::bwd_out));
-    library.impl("varlen_bwd", TORCH_BOX(&flash_attn_rocm::varlen_bwd));
-    library.impl("varlen_bwd_out", TORCH_BOX(&flash_attn_rocm::varlen_bwd_out));
+    library.impl("fwd", FA_BOX(&flash_attn_rocm::fwd));
+    library.impl("varlen_fwd", FA_BOX(&flash_attn_rocm::varlen_fwd));
+    library.impl("kvcache_fwd", FA_BOX(&flash_attn_rocm::kvcache_fwd));
+    library.impl("bwd", FA_BOX(&flash_attn_rocm::bwd));
+    library.impl("bwd_out", FA_BOX(&flash_attn_rocm::bwd_out));
+    library.impl("varlen_bwd", FA_BOX(&flash_attn_rocm::varlen_bwd));
+    library.impl("varlen_bwd_out", FA_BOX(&flash_attn_rocm::varlen_bwd_out));
 }

@@ -1,13 +1,12 @@
 // Finds in the running torch what no single stable symbol offers across its releases.
 #include "torch_runtime.hpp"
 
-#include <filesystem>
-
 #include <torch/csrc/stable/accelerator.h>
 
 #include "../host/dynamic_library.hpp"
 #include "../host/error.hpp"
 #include "../host/library.hpp"
+#include "../host/text.hpp"
 
 namespace flash_attn_rocm {
 namespace {
@@ -56,7 +55,7 @@ void announce_torch()
     const std::string torch = path_of_address(reinterpret_cast<const void*>(&aoti_torch_get_dim));
     if(!torch.empty())
     {
-        Library::instance().set_torch_lib_dir(std::filesystem::path(torch).parent_path().string());
+        Library::instance().set_torch_lib_dir(text_of(path_of(torch).parent_path()));
     }
 }
 
