@@ -149,9 +149,14 @@ def render_handlers(codes: Sequence[tuple[Shape, Code, str]], family: str, lanes
         lines += [f"  {statement}" for statement in code.body]
         lines += [] if code.body[-1].startswith("return") else ["  NEXT;"]
         lines.append("}")
-    lines += ["", "const ShapeRow kRows[] = {", *rows, "};", "", "}  // namespace", ""]
-    lines.append(f"void add_{family}_shapes_{part}(std::vector<ShapeRow>& rows) {{")
-    lines += ["  rows.insert(rows.end(), std::begin(kRows), std::end(kRows));", "}"]
+    if rows:
+        lines += ["", "const ShapeRow kRows[] = {", *rows, "};"]
+    lines += ["", "}  // namespace", ""]
+    if rows:
+        lines.append(f"void add_{family}_shapes_{part}(std::vector<ShapeRow>& rows) {{")
+        lines += ["  rows.insert(rows.end(), std::begin(kRows), std::end(kRows));", "}"]
+    else:  # none of the kernels is for this family
+        lines.append(f"void add_{family}_shapes_{part}(std::vector<ShapeRow>&) {{}}")
     return "\n".join([*lines, "", "}  // namespace emu", ""])
 
 

@@ -1,13 +1,6 @@
 // Finds or makes the disassembly of a code object.
 #include "decode/disassembler.hpp"
 
-#include <fcntl.h>
-#include <spawn.h>
-#include <sys/stat.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-#include <cerrno>
 #include <cstdlib>
 #include <fstream>
 #include <optional>
@@ -15,18 +8,12 @@
 #include <stdexcept>
 
 #include "decode/listing.hpp"
-
-extern char** environ;
+#include "platform/platform.hpp"
 
 namespace emu {
 namespace {
 
 namespace fs = std::filesystem;
-
-std::string environment(const char* name) {
-  const char* value = std::getenv(name);
-  return value == nullptr ? "" : value;
-}
 
 std::optional<std::string> read_file(const fs::path& path) {
   std::ifstream file(path, std::ios::binary);
@@ -37,79 +24,19 @@ std::optional<std::string> read_file(const fs::path& path) {
 }
 
 fs::path cache_directory() {
-  if (const std::string root = environment("FLASH_ATTN_ROCM_CACHE"); !root.empty()) return fs::path(root) / "decoded";
-  if (const std::string root = environment("XDG_CACHE_HOME"); !root.empty())
-    return fs::path(root) / "flash-attn-rocm" / "decoded";
-  const std::string home = environment("HOME");
-  return home.empty() ? fs::path() : fs::path(home) / ".cache" / "flash-attn-rocm" / "decoded";
-}
-
-// Repeats a system call that a signal interrupted.
-template <class Call>
-auto uninterrupted(Call call) {
-  auto result = call();
-  while (result < 0 && errno == EINTR) result = call();
-  return result;
-}
-
-bool write_all(int file, const void* data, std::size_t bytes) {
-  const char* next = static_cast<const char*>(data);
-  while (bytes != 0) {
-    const ssize_t written = uninterrupted([&] { return write(file, next, bytes); });
-    if (written <= 0) return false;
-    next += written;
-    bytes -= static_cast<std::size_t>(written);
-  }
-  return true;
+  if (const std::string root = platform::environment("FLASH_ATTN_ROCM_CACHE"); !root.empty()) return platform::path_of(root) / "decoded";
+  const fs::path caches = platform::user_cache();
+  return caches.empty() ? caches : caches / "flash-attn-rocm" / "decoded";
 }
 
 // Written beside its final name and renamed, so that concurrent readers never see half a file. Failure only costs time.
 void store(const fs::path& path, const std::string& text) {
   std::error_code error;
   fs::create_directories(path.parent_path(), error);
-  std::string temporary = path.string() + ".XXXXXX";
-  const int file = mkstemp(temporary.data());
-  if (file < 0) return;
-  const bool written = write_all(file, text.data(), text.size()) && fchmod(file, 0644) == 0;
-  if (close(file) == 0 && written) {
-    fs::rename(temporary, path, error);
-    if (!error) return;
-  }
-  fs::remove(temporary, error);
-}
-
-struct Output {
-  int exit_code = -1;
-  std::string text;
-};
-
-// Runs a program without a shell and collects its standard output.
-Output run_program(const std::vector<std::string>& words) {
-  int ends[2];
-  if (pipe2(ends, O_CLOEXEC) != 0) return {};
-  posix_spawn_file_actions_t actions;
-  posix_spawn_file_actions_init(&actions);
-  posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO);
-  posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
-  std::vector<char*> argv;
-  for (const std::string& word : words) argv.push_back(const_cast<char*>(word.c_str()));
-  argv.push_back(nullptr);
-  pid_t child = 0;
-  const int error = posix_spawnp(&child, argv[0], &actions, nullptr, argv.data(), environ);
-  posix_spawn_file_actions_destroy(&actions);
-  close(ends[1]);
-  Output output;
-  if (error == 0) {
-    char buffer[65536];
-    ssize_t n = 0;
-    while ((n = uninterrupted([&] { return read(ends[0], buffer, sizeof buffer); })) > 0)
-      output.text.append(buffer, static_cast<std::size_t>(n));
-    int status = 0;
-    const bool ended = uninterrupted([&] { return waitpid(child, &status, 0); }) == child && WIFEXITED(status);
-    if (ended && n == 0) output.exit_code = WEXITSTATUS(status);
-  }
-  close(ends[0]);
-  return output;
+  const fs::path temporary = platform::write_new_file(path, text);
+  if (temporary.empty()) return;
+  fs::rename(temporary, path, error);
+  if (error) fs::remove(temporary, error);
 }
 
 // Major version from "LLVM version 22.1.8" or "clang version 20...". 0 where there is none.
@@ -120,18 +47,19 @@ int major_version(const std::string& text) {
 
 std::string find_objdump(const DisassemblyRequest& request, const std::string& damaged) {
   std::vector<std::string> candidates;
-  const std::string chosen = environment("FLASH_ATTN_ROCM_LLVM_OBJDUMP");
+  const std::string chosen = platform::environment("FLASH_ATTN_ROCM_LLVM_OBJDUMP");
   if (!chosen.empty()) {
     candidates = {chosen};  // an explicit choice is the only candidate
   } else {
-    candidates.push_back((request.library_directory / "../../../bin/llvm-objdump").lexically_normal().string());
+    const fs::path programs = request.library_directory / "../../.." / platform::kCondaPrograms;
+    candidates.push_back(platform::text_of((programs / "llvm-objdump").lexically_normal()));
     candidates.push_back("llvm-objdump");
     for (int version = 22; version >= kOldestObjdump; --version)
       candidates.push_back("llvm-objdump-" + std::to_string(version));
   }
   std::string rejected;
   for (const std::string& candidate : candidates) {
-    const Output output = run_program({candidate, "--version"});
+    const platform::Output output = platform::run_program({candidate, "--version"});
     const int version = major_version(output.text);
     if (output.exit_code == 0 && version >= kOldestObjdump) return candidate;
     rejected += "\n  " + candidate +
@@ -146,15 +74,15 @@ std::string find_objdump(const DisassemblyRequest& request, const std::string& d
 // `damaged` names the listings that could not be used, for the report.
 std::vector<CodeSymbol> run_objdump(const DisassemblyRequest& request, const std::string& damaged) {
   const std::string tool = find_objdump(request, damaged);
-  std::string path = (fs::temp_directory_path() / "flash-attn-rocm-XXXXXX").string();
-  const int file = mkstemp(path.data());
-  if (file < 0) throw std::runtime_error("cannot make the temporary file " + path + " for llvm-objdump");
-  const bool written = write_all(file, request.file.data(), request.file.size());
-  close(file);
-  std::vector<std::string> words{tool, "-d", path};
+  const fs::path stem = fs::temp_directory_path() / "flash-attn-rocm";
+  const auto* bytes = reinterpret_cast<const char*>(request.file.data());
+  const fs::path path = platform::write_new_file(stem, {bytes, request.file.size()});
+  if (path.empty()) throw std::runtime_error("cannot write a temporary file " + stem.string() + ".* for llvm-objdump");
+  std::vector<std::string> words{tool, "-d", platform::text_of(path)};
   if (!request.target_features.empty()) words.push_back("--mattr=" + request.target_features);
-  const Output output = written ? run_program(words) : Output{};
-  unlink(path.c_str());
+  const platform::Output output = platform::run_program(words);
+  std::error_code error;
+  fs::remove(path, error);
   if (output.exit_code != 0)
     throw std::runtime_error(tool + " failed on the code object (exit code " + std::to_string(output.exit_code) + ")");
   std::vector<CodeSymbol> symbols = parse_objdump(output.text);

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "hip/calls.hpp"
+#include "platform/platform.hpp"
 
 namespace emu::hip {
 namespace {
@@ -174,7 +175,7 @@ EXPORT Error hipMemGetInfo(std::size_t* free_bytes, std::size_t* total_bytes) {
 EXPORT Error hipModuleLoad(Module** module, const char* path) {
   return guarded([&](Runtime& runtime) {
     if (module == nullptr || path == nullptr) return kErrorInvalidValue;
-    std::ifstream file(path, std::ios::binary);
+    std::ifstream file(emu::platform::path_of(path), std::ios::binary);
     const std::string image{std::istreambuf_iterator<char>(file), {}};
     if (!file.is_open()) {
       runtime.set_fault(std::string("hipModuleLoad: ") + path + " cannot be read");

@@ -2,7 +2,11 @@
 #pragma once
 #include "hip/runtime.hpp"
 
+#ifdef _WIN32
+#define EXPORT extern "C" __declspec(dllexport)
+#else
 #define EXPORT extern "C" [[gnu::visibility("default")]]
+#endif
 
 namespace emu::hip {
 

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "machine/family.hpp"
+#include "platform/platform.hpp"
 
 namespace emu::hip {
 namespace {
@@ -25,8 +26,8 @@ std::string_view without_blanks(std::string_view text) {
 
 // Blanks and empty parts of the list mean nothing; a name that comes twice is two devices.
 DeviceList parse_devices() {
-  const char* setting = std::getenv("FLASH_ATTN_ROCM_EMULATE");
-  std::string_view rest = without_blanks(setting == nullptr ? "" : setting);
+  const std::string setting = platform::environment("FLASH_ATTN_ROCM_EMULATE");
+  std::string_view rest = without_blanks(setting);
   if (rest.empty()) rest = kDefaultDevice;
   DeviceList list;
   while (!rest.empty()) {

@@ -1,10 +1,4 @@
 // Loading code objects and launching their kernels.
-#include <dlfcn.h>
-#include <elf.h>
-#include <sys/uio.h>
-#include <unistd.h>
-
-#include <cerrno>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -14,6 +8,8 @@
 #include "decode/listing.hpp"
 #include "hip/runtime.hpp"
 #include "machine/family.hpp"
+#include "platform/elf.hpp"
+#include "platform/platform.hpp"
 
 namespace emu::hip {
 namespace {
@@ -21,22 +17,11 @@ namespace {
 constexpr std::uint64_t kDefaultInstructionLimit = 2'000'000'000;  // per wave: about two minutes
 constexpr std::uint64_t kLargestFile = std::uint64_t(1) << 30;
 
-// Copies memory that may not be readable (hipModuleLoadData gets no size, so a truncated image cannot be told from its
-// pointer).
-bool copy_checked(void* target, const void* source, std::size_t bytes) {
-  if (bytes == 0) return true;
-  const iovec to{target, bytes}, from{const_cast<void*>(source), bytes};
-  const ssize_t copied = process_vm_readv(getpid(), &to, 1, &from, 1, 0);
-  if (copied == static_cast<ssize_t>(bytes)) return true;
-  if (copied >= 0 || errno == EFAULT) return false;
-  std::memcpy(target, source, bytes);  // the call itself is forbidden here (a sandbox)
-  return true;
-}
-
+// hipModuleLoadData gets no size, so a truncated image cannot be told from its pointer: it is copied with care.
 template <class T>
 std::vector<T> copy_table(const void* image, std::uint64_t offset, unsigned count) {
   std::vector<T> table(count);
-  if (offset > kLargestFile || !copy_checked(table.data(), static_cast<const char*>(image) + offset, count * sizeof(T)))
+  if (offset > kLargestFile || !platform::copy_checked(table.data(), static_cast<const char*>(image) + offset, count * sizeof(T)))
     throw std::runtime_error("code object is truncated: its header tables cannot be read");
   return table;
 }
@@ -62,8 +47,8 @@ std::vector<std::uint8_t> copy_image(const void* image) {
 }
 
 std::uint64_t instruction_limit() {
-  const char* setting = std::getenv("FLASH_ATTN_ROCM_EMULATOR_INSTRUCTION_LIMIT");
-  const std::uint64_t value = setting == nullptr ? 0 : std::strtoull(setting, nullptr, 10);
+  const std::string setting = platform::environment("FLASH_ATTN_ROCM_EMULATOR_INSTRUCTION_LIMIT");
+  const std::uint64_t value = std::strtoull(setting.c_str(), nullptr, 10);
   return value == 0 ? kDefaultInstructionLimit : value;
 }
 
@@ -79,12 +64,11 @@ std::string json_text(const std::string& name) {
 
 }  // namespace
 
-std::string library_directory() {
-  Dl_info info{};
-  if (dladdr(reinterpret_cast<const void*>(&library_directory), &info) == 0 || info.dli_fname == nullptr) return ".";
+std::filesystem::path library_directory() {
   std::error_code error;
-  const std::filesystem::path path = std::filesystem::canonical(info.dli_fname, error);
-  return error ? "." : path.parent_path().string();
+  const void* const here = reinterpret_cast<const void*>(&library_directory);
+  const std::filesystem::path path = std::filesystem::canonical(platform::library_of(here), error);
+  return error ? "." : path.parent_path();
 }
 
 // Names out of a damaged file may hold any bytes; callers get printable text.

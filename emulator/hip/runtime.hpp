@@ -2,6 +2,7 @@
 // runs to its end inside the call that launches it, so streams are in order by construction.
 #pragma once
 #include <array>
+#include <filesystem>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -111,6 +112,6 @@ class Runtime {
 };
 
 // Directory of this library, which holds decoded/.
-std::string library_directory();
+std::filesystem::path library_directory();
 
 }  // namespace emu::hip

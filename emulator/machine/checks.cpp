@@ -2,8 +2,10 @@
 #include "machine/checks.hpp"
 
 #include <charconv>
-#include <cstdlib>
 #include <stdexcept>
+#include <string>
+
+#include "platform/platform.hpp"
 
 namespace emu {
 
@@ -29,17 +31,16 @@ Checks parse_checks(std::string_view names, std::uint64_t seed) {
 }
 
 Checks checks_from_environment() {
-  const char* names = std::getenv("FLASH_ATTN_ROCM_EMULATOR_CHECKS");
-  const char* text = std::getenv("FLASH_ATTN_ROCM_EMULATOR_SEED");
-  const std::string_view digits = text == nullptr ? "" : text;
+  const std::string names = platform::environment("FLASH_ATTN_ROCM_EMULATOR_CHECKS");
+  const std::string digits = platform::environment("FLASH_ATTN_ROCM_EMULATOR_SEED");
   std::uint64_t seed = 0;
   if (!digits.empty()) {
     const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), seed);
     if (error != std::errc{} || end != digits.data() + digits.size())
-      throw std::runtime_error("FLASH_ATTN_ROCM_EMULATOR_SEED is \"" + std::string(digits) +
+      throw std::runtime_error("FLASH_ATTN_ROCM_EMULATOR_SEED is \"" + digits +
                                "\", expected a number from 0 to 2^64 - 1");
   }
-  return parse_checks(names == nullptr || *names == 0 ? "all" : names, seed);
+  return parse_checks(names.empty() ? "all" : names, seed);
 }
 
 }  // namespace emu

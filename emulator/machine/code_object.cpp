@@ -1,10 +1,7 @@
 // Loads ELF code objects. Every offset and size of the file is checked: a damaged file is an error, never a crash.
 #include "machine/code_object.hpp"
 
-#include <elf.h>
-
 #include <algorithm>
-#include <cstdlib>
 #include <cstring>
 #include <new>
 #include <stdexcept>
@@ -12,10 +9,12 @@
 #include "host/sha256.hpp"
 #include "machine/family.hpp"
 #include "machine/msgpack.hpp"
+#include "platform/elf.hpp"
 
 namespace emu {
 namespace {
 
+constexpr std::align_val_t kPage{4096};
 constexpr std::uint32_t kNoteMetadata = 32;  // NT_AMDGPU_METADATA
 // EF_AMDGPU_MACH of e_flags (LLVM's AMDGPU usage document, "AMDGPU Machine"), for code objects whose metadata does not
 // name the GPU, as that of AMD's hand-written kernels.
@@ -64,7 +63,7 @@ void each_note(std::span<const std::uint8_t> notes, Visit visit) {
 
 }  // namespace
 
-void CodeObject::AlignedDelete::operator()(std::uint8_t* memory) const { std::free(memory); }
+void CodeObject::AlignedDelete::operator()(std::uint8_t* memory) const { operator delete[](memory, kPage); }
 
 CodeObject::CodeObject(std::span<const std::uint8_t> file)
     : file_(file.begin(), file.end()), sha256_(flash_attn_rocm::sha256_hex(file.data(), file.size())) {
@@ -92,8 +91,7 @@ void CodeObject::load_segments() {
     }
   if (image_bytes_ == 0) throw std::runtime_error("code object has no loadable segment");
   image_bytes_ = (image_bytes_ + 4095) & ~std::uint64_t(4095);
-  image_.reset(static_cast<std::uint8_t*>(std::aligned_alloc(4096, image_bytes_)));
-  if (image_ == nullptr) throw std::bad_alloc();
+  image_.reset(new(kPage) std::uint8_t[image_bytes_]);
   std::memset(image_.get(), 0, image_bytes_);
   for (const Elf64_Phdr& segment : segments)
     if (segment.p_type == PT_LOAD && segment.p_filesz != 0)

@@ -2,13 +2,14 @@
 #include "machine/kernel_arguments.hpp"
 
 #include <algorithm>
-#include <cstdlib>
 #include <new>
 #include <stdexcept>
 #include <string_view>
 
 namespace emu {
 namespace {
+
+constexpr std::align_val_t kAlignment{64};
 
 // LLVM's AMDGPU usage document, "Code Object V5 Metadata", table of value_kind. Pointers to services that the emulator
 // does not have (printf, hostcall, heap, queues) are null.
@@ -32,12 +33,11 @@ u64 hidden_value(const LaunchRequest& request, std::string_view kind) {
 
 }  // namespace
 
-void KernelArguments::Delete::operator()(u8* memory) const { std::free(memory); }
+void KernelArguments::Delete::operator()(u8* memory) const { operator delete[](memory, kAlignment); }
 
 KernelArguments::KernelArguments(const LaunchRequest& request) : argument_bytes_(request.kernel->kernarg_bytes) {
   const u64 bytes = (kPacketBytes + argument_bytes_ + 127) & ~u64(63);
-  memory_.reset(static_cast<u8*>(std::aligned_alloc(64, bytes)));
-  if (memory_ == nullptr) throw std::bad_alloc();
+  memory_.reset(new(kAlignment) u8[bytes]);
   for (u64 i = 0; i + 4 <= bytes; i += 4) std::memcpy(memory_.get() + i, &kPoison, 4);
   const u64 given = std::min<u64>(request.arguments.size(), request.kernel->explicit_kernarg_bytes);
   std::memcpy(memory_.get() + kPacketBytes, request.arguments.data(), given);

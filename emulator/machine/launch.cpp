@@ -1,7 +1,6 @@
 // Spreads workgroups over threads and turns a wave's fault into a report.
 #include "machine/launch.hpp"
 
-#include <sched.h>
 #include <xmmintrin.h>
 
 #include <atomic>
@@ -11,19 +10,13 @@
 
 #include "machine/kernel_arguments.hpp"
 #include "machine/workgroup.hpp"
+#include "platform/platform.hpp"
 
 namespace emu {
 namespace {
 
 constexpr u32 kLargestScratch = 1 << 20;
 constexpr u32 kLargestBlock = 1024;  // work-items along one axis
-
-u32 usable_cores() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  if (sched_getaffinity(0, sizeof set, &set) != 0) return 1;
-  return std::max(1, CPU_COUNT(&set));
-}
 
 std::string hex(u64 value) {
   char text[24];
@@ -149,7 +142,7 @@ LaunchResult launch(const LaunchRequest& request) {
       keep_fault(fault_result(false, "kernel " + request.program->kernel + ": " + error.what()));
     }
   };
-  const u64 workers = std::min<u64>(usable_cores(), total);
+  const u64 workers = std::min<u64>(platform::usable_cores(), total);
   std::vector<std::thread> threads;
   try {
     for (u64 i = 1; i < workers; ++i) threads.emplace_back(work_safely);

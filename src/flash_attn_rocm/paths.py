@@ -82,7 +82,7 @@ def hip_library_path() -> Path | None:
         return Path(override)
     if not environment.emulated_gpus():
         return None
-    path = emulator_dir() / "libamdhip64.so"
+    path = emulator_dir() / ("amdhip64.dll" if _WINDOWS else "libamdhip64.so")
     if not path.is_file():
         raise LibraryNotFoundError(
             "emulated HIP runtime",
