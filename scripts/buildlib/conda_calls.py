@@ -36,7 +36,7 @@ def solve(
     platform: str = "linux-64",
     environment: Mapping[str, str] | None = None,
 ) -> list[dict[str, str]]:
-    """The packages an installation of `specs` would hold: name, version, build, channel.
+    """The packages an installation of `specs` would hold: name, version, build, channel, subdir.
 
     `environment` may hold CONDA_OVERRIDE_* variables, which replace what is detected on this machine.
 
@@ -118,6 +118,7 @@ async def _run(action: str, request: dict[str, Any]) -> Any:
             "version": str(record.version),
             "build": str(record.build),
             "channel": str(record.channel),
+            "subdir": str(record.subdir),
         }
         for record in records
     ]

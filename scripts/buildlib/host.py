@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -9,7 +10,9 @@ from scripts.buildlib.commands import find_program, run_command
 from scripts.buildlib.errors import BuildError
 
 ROOT = Path(__file__).resolve().parents[2]
-LIBRARY_NAME = "libflash_attn_rocm.so"
+_WINDOWS = sys.platform == "win32"
+LIBRARY_NAME = "flash_attn_rocm.dll" if _WINDOWS else "libflash_attn_rocm.so"
+TORCH_LIBRARY = "torch_cpu.lib" if _WINDOWS else "libtorch_cpu.so"
 
 
 def build_host(
@@ -24,9 +27,9 @@ def build_host(
     """Configure, compile and install the host library; what is up to date is not compiled again.
 
     Args:
-        cxx: C++20 compiler (g++ >= 12 or clang++).
+        cxx: C++20 compiler (g++ >= 12 or clang++; on Windows cl or clang-cl).
         torch_include: include directories of torch >= 2.11.
-        torch_lib: directory of libtorch_cpu.
+        torch_lib: directory of libtorch_cpu (on Windows of its import library).
         nlohmann_include: directory that holds nlohmann/json.hpp.
         build_dir: CMake's build directory.
         install_dir: where the library goes.
@@ -40,7 +43,7 @@ def build_host(
     """
     for what, path in (
         ("C++ compiler", cxx),
-        ("torch library", torch_lib / "libtorch_cpu.so"),
+        ("torch library", torch_lib / TORCH_LIBRARY),
         ("nlohmann-json header", nlohmann_include / "nlohmann" / "json.hpp"),
     ):
         if not path.exists():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 from pathlib import Path
 
 from scripts.buildlib.commands import find_program, run_command
@@ -34,30 +35,58 @@ def _kernels(prefix: Path, arch: str | None, profile: str) -> None:
             shutil.copyfile(file, target / file.name)
 
 
-def _host(prefix: Path) -> None:
-    from scripts.buildlib.host import build_host
+def _is_windows_from_linux() -> bool:
+    return os.environ.get("FA_PLATFORM") == "win-64" and sys.platform != "win32"
 
+
+def _host(prefix: Path) -> None:
+    if _is_windows_from_linux():
+        _host_for_windows(prefix)
+        return
+    from scripts.buildlib.host import TORCH_LIBRARY, build_host
+
+    windows = sys.platform == "win32"
+    native = prefix / "Library" if windows else prefix  # where conda packages put what is no Python
     site_packages = Path(os.environ["SP_DIR"])
     # conda-forge's libtorch puts the libraries into lib, the wheels keep them inside the package.
-    torch_libs = [site_packages / "torch" / "lib", prefix / "lib"]
+    torch_libs = [site_packages / "torch" / "lib", native / "lib"]
     torch_include = site_packages / "torch" / "include"
     package = ROOT / "src" / "flash_attn_rocm"
     build_host(
-        cxx=find_program(os.environ.get("CXX", "c++"), _IN_RECIPE),
+        cxx=find_program(os.environ.get("CXX", "cl" if windows else "c++"), _IN_RECIPE),
         torch_include=[torch_include, torch_include / "torch" / "csrc" / "api" / "include"],
-        torch_lib=next((path for path in torch_libs if (path / "libtorch_cpu.so").exists()), torch_libs[0]),
-        nlohmann_include=prefix / "include",
+        torch_lib=next((path for path in torch_libs if (path / TORCH_LIBRARY).exists()), torch_libs[0]),
+        nlohmann_include=native / "include",
         build_dir=ROOT / "build" / "host",
         install_dir=package / "lib",
     )
     _install_python_package(ROOT, "flash_attn_rocm")
 
 
+def _host_for_windows(prefix: Path) -> None:
+    from scripts.buildlib.cache_root import cache_root
+    from scripts.buildlib.windows.host_library import build_host_library
+    from scripts.buildlib.windows.mingw import find_mingw
+
+    package = ROOT / "src" / "flash_attn_rocm"
+    build_host_library(find_mingw(may_install=False), cache_root(), ROOT / "build" / "host", package / "lib")
+    # Pure Python but for the DLL: any Python can install it into the place that Windows' has.
+    place = prefix / "Lib" / "site-packages"
+    pip = [sys.executable, "-m", "pip", "install", "--no-deps", "--no-build-isolation", "--no-compile", "--no-index"]
+    run_command("installing the Python package flash_attn_rocm", [*pip, "--target", place, ROOT])
+    shutil.rmtree(place / "bin", ignore_errors=True)  # entry points are the recipe's to say
+    _forget_directory(place, "flash_attn_rocm")
+
+
 def _install_python_package(source: Path, name: str) -> None:
     # --no-deps: what a package requires is the recipe's to say.
     pip = [os.environ["PYTHON"], "-m", "pip", "install", "--no-deps", "--no-build-isolation", "--no-compile"]
     run_command(f"installing the Python package {name}", [*pip, source])
-    for leftover in Path(os.environ["SP_DIR"]).glob(f"{name}-*.dist-info/direct_url.json"):
+    _forget_directory(Path(os.environ["SP_DIR"]), name)
+
+
+def _forget_directory(site_packages: Path, name: str) -> None:
+    for leftover in site_packages.glob(f"{name}-*.dist-info/direct_url.json"):
         leftover.unlink()  # names the directory it was installed from
 
 

@@ -198,10 +198,12 @@ def _run_rattler_build(output: Output, channels: Sequence[str], places: Places, 
 
 
 def clear_others(places: Places, outputs: Iterable[Output]) -> None:
-    """Remove packages of earlier builds, so that no test or installation picks one of those."""
+    """Remove packages of earlier builds for these platforms, so that no test or installation picks one of those."""
+    outputs = list(outputs)
     kept = {output.file_name for output in outputs}
     for folder in (places.dist, places.work):
-        for path in folder.glob("*/*.conda"):
-            if path.name not in kept:
-                path.unlink()
+        for subdir in {output.subdir for output in outputs}:
+            for path in (folder / subdir).glob("*.conda"):
+                if path.name not in kept:
+                    path.unlink()
     shutil.rmtree(places.work / "bld", ignore_errors=True)

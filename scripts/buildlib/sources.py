@@ -29,6 +29,8 @@ SOURCES: dict[str, tuple[str, ...]] = {
         "src/**/*",
         "pyproject.toml",
         "README.md",
+        "requirements/windows.txt",
+        "scripts/buildlib/windows/*.cmake",
     ),
     "emulator": (
         "emulator/**/*",

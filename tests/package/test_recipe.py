@@ -38,6 +38,16 @@ def test_windows_makes_the_same_kernel_packages(outputs: list[Output]) -> None:
     assert (main.name, main.subdir) == ("flash-attn-rocm", "win-64")
 
 
+def test_windows_from_linux_needs_nothing_that_only_windows_can_run(outputs: list[Output]) -> None:
+    """Its environment of the target is empty: MinGW-w64 and torch's wheel are the build script's to find."""
+    windows = render_outputs(variant_choices(list(load_archs().values()), {}), "win-64")
+    (main,) = [output for output in windows if output.subdir == "win-64"]
+    assert main.requirements.get("host", []) == []
+    assert not [spec for spec in main.requirements["build"] if "win-64" in spec or "vs20" in spec]
+    (linux,) = [output for output in outputs if output.name == main.name]
+    assert main.requirements["run"] == linux.requirements["run"]
+
+
 def test_recipe_names_no_gpu() -> None:
     text = (ROOT / "recipe" / "recipe.yaml").read_text(encoding="utf-8")
     assert re.findall(r"gfx\d\w*|\d+\.\d+\.\d+(?<!0\.1\.0)", text.replace("0.1.0", "")) == []

@@ -56,6 +56,10 @@ def channel(tmp_path_factory: pytest.TempPathFactory) -> str:
         rattler_build.assemble_package(
             "flash-attn", version, "linux-64", "0", folder / "linux-64", files_dir=folder / "empty"
         )
+    windows = [output for output in render_outputs(_choices(), "win-64") if output.subdir == "win-64"]
+    _assemble(folder, windows)
+    for name in needed_names([*outputs, *windows]):
+        rattler_build.assemble_package(name, "99", "win-64", "0", folder / "win-64", files_dir=folder / "empty")
     index_channel(folder)
     return f"file://{folder}"
 
@@ -109,6 +113,21 @@ def test_kernels_for_another_gpu_than_the_machine_has_conflict(channel: str) -> 
 def test_windows_chooses_the_same_kernels(channel: str) -> None:
     chosen = solve([channel], ["flash-attn-rocm-kernels"], "win-64", GFX1201)
     assert {row["build"].split("_")[0] for row in chosen if row["name"] == "flash-attn-rocm-kernels"} == {"gfx1201"}
+
+
+@pytest.mark.parametrize("gfx", AMDGPU_ARCHS)
+def test_windows_installs_the_program_and_the_kernels_of_its_gpu(channel: str, gfx: str) -> None:
+    chosen = solve([channel], ["flash-attn-rocm-compat"], "win-64", _gpu(AMDGPU_ARCHS[gfx]))
+    subdirs = {row["name"]: row["subdir"] for row in chosen}
+    own = {name: subdir for name, subdir in subdirs.items() if name.startswith("flash-attn-rocm")}
+    noarch = ("flash-attn-rocm-compat", "flash-attn-rocm-kernels", f"flash-attn-rocm-kernels-{gfx}")
+    assert own == {"flash-attn-rocm": "win-64", **dict.fromkeys(noarch, "noarch")}
+
+
+@pytest.mark.parametrize("spec", ["flash-attn-rocm-emulator"])
+def test_windows_lacks_what_is_for_linux_alone(channel: str, spec: str) -> None:
+    with pytest.raises(CondaError, match=spec):
+        solve([channel], [spec], "win-64", NO_GPU)
 
 
 @pytest.mark.parametrize("version", FLASH_ATTN_VERSIONS)

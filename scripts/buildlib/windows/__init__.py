@@ -1,0 +1,1 @@
+"""Building for Windows from Linux, and running the result under Wine."""
