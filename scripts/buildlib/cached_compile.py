@@ -33,6 +33,8 @@ from scripts.buildlib.cache import (  # noqa: E402
 )
 
 _PLACES = ("-c", "-o", "-MF", "-MT")  # options whose values say where things are, not what the object becomes
+# Options whose values are paths and follow without a blank.
+_JOINED = ("-I", "-L", "-B", "-ffile-prefix-map=")
 
 
 @dataclass(frozen=True)
@@ -56,8 +58,8 @@ def parse_compile(arguments: Sequence[str], roots: Roots) -> Compile | None:
             if argument in places:
                 return None
             places[argument] = next(waiting, "")
-        elif argument.startswith(("-I/", "-L/", "-B/")):
-            flags.append(argument[:2] + roots.relative(argument[2:]))
+        elif option := next((option for option in _JOINED if argument.startswith(f"{option}/")), None):
+            flags.append(option + roots.relative(argument[len(option) :]))
         else:
             flags.append(roots.relative(argument) if argument.startswith("/") else argument)
     if set(places) != set(_PLACES) or "-MD" not in flags:

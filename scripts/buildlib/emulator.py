@@ -6,7 +6,7 @@ import hashlib
 import json
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from scripts.buildlib import cached_compile
@@ -19,10 +19,13 @@ ROOT = Path(__file__).resolve().parents[2]
 LIBRARY_NAME = "libamdhip64.so"
 
 
-def compile_launcher(clangxx: Path) -> list[str]:
-    """The command that CMake puts before the compiler, so that objects come from the compile cache."""
+def compile_launcher(clangxx: Path, places: Mapping[str, Path] | None = None) -> list[str]:
+    """The command that CMake puts before the compiler, so that objects come from the compile cache.
+
+    `places` are directories of headers, by a name for each: where they are does not matter to what is cached.
+    """
     identity = json.dumps(identify_programs({"clang": clangxx}), sort_keys=True)
-    roots = {"project": ROOT, "compiler": clangxx.resolve().parent.parent}
+    roots = {"project": ROOT, "compiler": clangxx.resolve().parent.parent, **(places or {})}
     return [
         sys.executable,
         *("-I", str(Path(cached_compile.__file__))),

@@ -179,7 +179,9 @@ def forget_local_channels(package: Path) -> None:
 
 def _run_rattler_build(output: Output, channels: Sequence[str], places: Places, report: Callable[[str], None]) -> None:
     log = BuildLog(places.logs / f"{output.name}.log", report)
-    tools = rattler_build.ToolConfiguration(test_strategy="native", channel_priority="disabled", use_sharded=False)
+    # The tests of another platform's package would be run with this one's programs.
+    tests = "native" if output.subdir in ("noarch", PLATFORM) else "skip"
+    tools = rattler_build.ToolConfiguration(test_strategy=tests, channel_priority="disabled", use_sharded=False)
     try:
         # Without the rendered recipe in the package: it would hold the path of the object cache.
         output.rendered.run_build(

@@ -61,15 +61,16 @@ def build_host_library(mingw: Mingw, cache: Path, build_dir: Path, install_dir: 
     """
     torch = unpack_wheel(cache, "build", BUILD_PARTS) / "torch"
     includes = [torch / "include", torch / "include" / "torch" / "csrc" / "api" / "include"]
+    json = nlohmann_include()
     definitions = {
         "CMAKE_TOOLCHAIN_FILE": TOOLCHAIN,
-        "CMAKE_CXX_COMPILER_LAUNCHER": ";".join(compile_launcher(mingw.cxx)),
+        "CMAKE_CXX_COMPILER_LAUNCHER": ";".join(compile_launcher(mingw.cxx, {"torch": torch, "json": json})),
         "CMAKE_MAKE_PROGRAM": find_program("ninja"),
         "CMAKE_BUILD_TYPE": "Release",
         "CMAKE_INSTALL_PREFIX": install_dir,
         "TORCH_INCLUDE_DIRS": ";".join(map(str, includes)),
         "TORCH_LIB_DIR": torch / "lib",
-        "NLOHMANN_INCLUDE_DIR": nlohmann_include(),
+        "NLOHMANN_INCLUDE_DIR": json,
     }
     cmake = find_program("cmake")
     configure: list[str | Path] = [cmake, "-S", ROOT / "csrc", "-B", build_dir, "-G", "Ninja"]
