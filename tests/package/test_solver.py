@@ -48,7 +48,8 @@ def channel(tmp_path_factory: pytest.TempPathFactory) -> str:
     folder = tmp_path_factory.mktemp("channel")
     (folder / "empty").mkdir()
     (folder / "empty" / "file").write_text("", encoding="utf-8")
-    outputs = render_outputs(rattler_build.VariantConfig.from_file(VARIANTS).combinations())
+    choices = rattler_build.VariantConfig.from_file(VARIANTS).combinations()
+    outputs = render_outputs(choices)
     _assemble(folder, outputs)
     for name in needed_names(outputs):
         rattler_build.assemble_package(name, "99", "linux-64", "0", folder / "linux-64", files_dir=folder / "empty")
@@ -56,7 +57,7 @@ def channel(tmp_path_factory: pytest.TempPathFactory) -> str:
         rattler_build.assemble_package(
             "flash-attn", version, "linux-64", "0", folder / "linux-64", files_dir=folder / "empty"
         )
-    windows = [output for output in render_outputs(_choices(), "win-64") if output.subdir == "win-64"]
+    windows = [output for output in render_outputs(choices, "win-64") if output.subdir == "win-64"]
     _assemble(folder, windows)
     for name in needed_names([*outputs, *windows]):
         rattler_build.assemble_package(name, "99", "win-64", "0", folder / "win-64", files_dir=folder / "empty")
