@@ -79,8 +79,8 @@ def check_loaded_runtime() -> None:
 def check_attention() -> None:
     """Kernels for gfx1201, from a directory with spaces and other letters, give what float64 gives; errors arrive."""
     kernels = DIRECTORY / "Kernel für 火"
-    if not kernels.exists():
-        shutil.copytree(DIRECTORY / "kernels", kernels, copy_function=shutil.copyfile)  # Wine 8 lacks CopyFile2
+    shutil.rmtree(kernels, ignore_errors=True)
+    shutil.copytree(DIRECTORY / "kernels", kernels, copy_function=shutil.copyfile)  # Wine 8 lacks CopyFile2
     os.environ["FLASH_ATTN_ROCM_KERNELS"] = str(kernels)
     os.environ["FLASH_ATTN_ROCM_EMULATOR"] = str(DIRECTORY / "emulator")
     os.environ["FLASH_ATTN_ROCM_EMULATE"] = "gfx1201"
