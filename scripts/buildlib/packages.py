@@ -199,13 +199,14 @@ def _run_rattler_build(output: Output, channels: Sequence[str], places: Places, 
         log.close()
 
 
-def clear_others(places: Places, outputs: Iterable[Output]) -> None:
-    """Remove packages of earlier builds for these platforms, so that no test or installation picks one of those."""
-    outputs = list(outputs)
+def clear_others(places: Places, outputs: Iterable[Output], subdir: str = "*") -> None:
+    """Remove packages of earlier builds, so that no test or installation picks one of those.
+
+    Those for Windows too, unless `subdir` says which: they are made after the others, from the same sources.
+    """
     kept = {output.file_name for output in outputs}
     for folder in (places.dist, places.work):
-        for subdir in {output.subdir for output in outputs}:
-            for path in (folder / subdir).glob("*.conda"):
-                if path.name not in kept:
-                    path.unlink()
+        for path in folder.glob(f"{subdir}/*.conda"):
+            if path.name not in kept:
+                path.unlink()
     shutil.rmtree(places.work / "bld", ignore_errors=True)

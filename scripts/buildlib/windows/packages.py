@@ -36,7 +36,7 @@ def build_windows_packages(cache: Path, report: Callable[[str], None]) -> list[P
     channel = local_channel.make_channel(plans, cache / "conda", report)
     work = ROOT / "build" / "windows"
     places = conda_packages.Places(work / "conda", work / "logs", DIST, cache / "conda" / "outputs")
-    conda_packages.clear_others(places, outputs)
+    conda_packages.clear_others(places, outputs, PLATFORM)
     keys = conda_packages.output_keys(outputs, [channel.name])
     for output in outputs:
         conda_packages.build_output(output, keys[output.file_name], [f"file://{channel}"], places, report)
