@@ -9,7 +9,6 @@ import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
-from flash_attn_rocm import autograd
 from flash_attn_rocm.errors import KernelUnavailableError
 
 _NAMESPACE = "flash_attn_rocm"
@@ -17,6 +16,8 @@ _NAMESPACE = "flash_attn_rocm"
 
 def register() -> None:
     """Complete the ops of the library that was just loaded."""
+    from flash_attn_rocm import autograd  # here: it needs the backends, which need this module, and takes time
+
     torch.library.register_fake(f"{_NAMESPACE}::fwd", _fake_fwd)
     torch.library.register_fake(f"{_NAMESPACE}::varlen_fwd", _fake_varlen_fwd)
     torch.library.register_fake(f"{_NAMESPACE}::kvcache_fwd", _fake_kvcache_fwd)

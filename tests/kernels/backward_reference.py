@@ -10,6 +10,10 @@ from tests.kernels.feature_reference import Features, attend
 
 FACTOR = 3  # upstream's tests allow 10 times torch's error in the same dtype
 EPSILON = 1e-5
+# Backward is given out rounded to its dtype, which torch's own backward does not use. Where no query sees many keys,
+# torch is exact or nearly so, and that rounding alone remains: so many steps of the dtype are then allowed.
+FEW_KEYS = 16
+FEW_KEYS_STEPS = 16
 
 
 def gradients(dtype: torch.dtype, tensors: tuple[Tensor, ...], dout: Tensor, features: Features) -> tuple[Tensor, ...]:
@@ -22,15 +26,25 @@ def gradients(dtype: torch.dtype, tensors: tuple[Tensor, ...], dout: Tensor, fea
 
 
 def check_gradients(
-    got: tuple[Tensor, ...], tensors: tuple[Tensor, ...], dout: Tensor, features: Features, what: str
+    got: tuple[Tensor, ...],
+    tensors: tuple[Tensor, ...],
+    dout: Tensor,
+    features: Features,
+    what: str,
+    *,
+    drawn: bool = False,
 ) -> float:
     """Fail unless each gradient is within FACTOR times the error of the same computation in its own dtype.
+
+    `drawn`: allow for the rounding of out where no query sees FEW_KEYS keys.
 
     Returns the largest ratio of error to torch's error.
     """
     expected = gradients(torch.float64, tensors, dout, features)
     same_dtype = gradients(tensors[0].dtype, tensors, dout, features)
     keep = visible_keys(tensors[0].shape[0], tensors[1].shape[0], features.causal, features.window)
+    few = drawn and keep.numel() > 0 and int(keep.sum(1).max()) < FEW_KEYS
+    floor = FEW_KEYS_STEPS * torch.finfo(tensors[0].dtype).eps if few else EPSILON
     worst = 0.0
     for name, ours, right, theirs in zip(("dq", "dk", "dv"), got, expected, same_dtype, strict=True):
         assert ours.shape == right.shape, (what, name)
@@ -38,7 +52,7 @@ def check_gradients(
             continue
         torch_error = (theirs.double() - right).abs().max().item()
         error = (ours.cpu().double() - right).abs().max().item()
-        assert error <= FACTOR * torch_error + EPSILON, f"{what} {name}: error {error:.3g}, torch's {torch_error:.3g}"
+        assert error <= FACTOR * torch_error + floor, f"{what} {name}: error {error:.3g}, torch's {torch_error:.3g}"
         if torch_error > EPSILON:
             worst = max(worst, error / torch_error)
         # Queries that see no key, and keys that no query sees: exactly 0.

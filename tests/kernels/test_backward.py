@@ -31,6 +31,7 @@ def run_batch(
     *,
     slopes: Tensor | None = None,
     deterministic: bool = False,
+    drawn: bool = False,
 ) -> tuple[Tensor, ...]:
     """Forward and backward ops, compared batch entry by batch entry; returns dq, dk, dv."""
     ops = load_ops()
@@ -47,9 +48,8 @@ def run_batch(
     for b in range(q.shape[0]):
         kept = random[b].cpu() <= math.floor(255 * (1 - features.dropout_p)) if features.dropout_p else None
         this = Features(features.causal, features.window, 0.0, slopes, kept, features.dropout_p, SCALE)
-        check_gradients(
-            tuple(grad[b] for grad in grads), tuple(t[b] for t in tensors), dout[b], this, f"batch entry {b}"
-        )
+        inputs = tuple(tensor[b] for tensor in tensors)
+        check_gradients(tuple(grad[b] for grad in grads), inputs, dout[b], this, f"batch entry {b}", drawn=drawn)
     return tuple(grads)
 
 
@@ -116,6 +116,7 @@ def run_varlen_backward(
     dtype: torch.dtype = torch.bfloat16,
     slopes: Tensor | None = None,
     deterministic: bool = True,
+    drawn: bool = False,
 ) -> tuple[Tensor, ...]:
     """Forward and backward ops of sequences, compared one by one; rows behind the last sequence must get zeros.
 
@@ -146,7 +147,8 @@ def run_varlen_backward(
         kept = random[:, rows, : lengths_k[b]].cpu() <= math.floor(255 * (1 - p)) if p else None
         own = None if slopes is None else slopes[b]
         this = Features(features.causal, features.window, 0.0, own, kept, p, SCALE)
-        check_gradients((dq[rows], dk[keys], dv[keys]), (q[rows], k[keys], v[keys]), dout[rows], this, f"sequence {b}")
+        inputs = (q[rows], k[keys], v[keys])
+        check_gradients((dq[rows], dk[keys], dv[keys]), inputs, dout[rows], this, f"sequence {b}", drawn=drawn)
     for grad, used in ((dq, starts_q[-1]), (dk, starts_k[-1]), (dv, starts_k[-1])):
         assert (grad[used:] == 0).all()
     return dq, dk, dv

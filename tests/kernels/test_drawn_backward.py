@@ -70,14 +70,13 @@ VARLEN = {
 def _batch(kernel_device: str, call: Call, lengths: tuple[int, int], batch: int, heads_k: int, group: int) -> None:
     slopes = torch.rand(heads_k * group, generator=torch.Generator().manual_seed(1)) if call.alibi else None
     tensors = make(batch, lengths, (heads_k * group, heads_k), call.hdim, call.dtype)
-    run_batch(kernel_device, tensors, call.features, slopes=slopes, deterministic=call.deterministic)
+    run_batch(kernel_device, tensors, call.features, slopes=slopes, deterministic=call.deterministic, drawn=True)
 
 
 def _varlen(kernel_device: str, call: Call, lengths: list[tuple[int, int]]) -> None:
     slopes = torch.rand(len(lengths), 4, generator=torch.Generator().manual_seed(1)) if call.alibi else None
-    run_varlen_backward(
-        kernel_device, lengths, call.features, hdim=call.hdim, slopes=slopes, deterministic=call.deterministic
-    )
+    how = {"hdim": call.hdim, "slopes": slopes, "deterministic": call.deterministic, "drawn": True}
+    run_varlen_backward(kernel_device, lengths, call.features, **how)
 
 
 # The fixture only sets environment variables, so sharing it between examples is right.
@@ -85,5 +84,5 @@ _SETTINGS = settings(deadline=None, suppress_health_check=list(HealthCheck), der
 
 test_batch = settings(_SETTINGS, max_examples=25)(given(**BATCH)(_batch))
 test_varlen = settings(_SETTINGS, max_examples=25)(given(**VARLEN)(_varlen))
-test_batch_wide = pytest.mark.wide(settings(_SETTINGS, max_examples=500)(given(**BATCH)(_batch)))
-test_varlen_wide = pytest.mark.wide(settings(_SETTINGS, max_examples=500)(given(**VARLEN)(_varlen)))
+test_batch_wide = pytest.mark.wide(settings(_SETTINGS, max_examples=300)(given(**BATCH)(_batch)))
+test_varlen_wide = pytest.mark.wide(settings(_SETTINGS, max_examples=300)(given(**VARLEN)(_varlen)))
