@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 from rich.console import Console
@@ -71,13 +72,14 @@ def parse_options(arguments: list[str]) -> argparse.Namespace:
 
 def run(options: argparse.Namespace, console: Console) -> None:
     """Do what the command line asks for."""
+    if options.json and not options.report:
+        raise BadRequestError("--json", "given without --report", "with --report, whose form it is")
     request = KernelRequest(
         profile=options.profile,
         archs=choose_archs(options.arch),
         out=options.out.absolute(),
         hdims=choose_hdims(options.hdim),
         max_jobs=choose_max_jobs(options.jobs),
-        launcher=find_launcher(options.launcher),
         shard=parse_shard(options.shard) if options.shard else None,
         merge=tuple(path.absolute() for path in options.merge),
     )
@@ -107,7 +109,8 @@ def run(options: argparse.Namespace, console: Console) -> None:
             digest = check_reproducible(arch, unit, toolchain, ck)
             console.print(f"{unit.specs[0].name}: both compiles gave sha256 {digest}", soft_wrap=True, highlight=False)
         return
-    build = build_kernels(request, console)
+    # Only here: who does not compile needs no launcher.
+    build = build_kernels(replace(request, launcher=find_launcher(options.launcher)), console)
     console.print(build.summary())
     for path in build.manifests.values():
         console.print(str(path), soft_wrap=True, highlight=False)

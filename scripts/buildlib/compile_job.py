@@ -124,7 +124,7 @@ def _compile(job: Job, cache: CompileCache, key: str, roots: Roots) -> int:
     done = _run_compiler(job, command, depfile)
     if done.returncode:
         failure = {
-            "time_ns": time.time_ns(), "code": done.returncode, "command": shlex.join(command), "output": done.stderr,
+            "time_ns": time.time_ns(), "code": done.returncode, "command": shlex.join(done.args), "output": done.stderr,
         }  # fmt: skip
         job.work_file(".failed.json").write_text(json.dumps(failure), encoding="utf-8")
         return 1

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import subprocess
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -17,10 +16,12 @@ from ck.main_loop import MainLoop, find_main_loops
 from ck.manifest import MANIFEST_NAME
 from ck.plan import Unit
 from flash_attn_rocm.archs import Arch
-from scripts.buildlib.errors import BadRequestError
+from scripts.buildlib.commands import run_command
+from scripts.buildlib.errors import BadRequestError, BuildError, CommandError
 from scripts.buildlib.jobs import estimate_cpu_s, estimate_peak_mib
 from scripts.buildlib.progress import format_seconds
 
+OBJDUMP = "FLASH_ATTN_ROCM_LLVM_OBJDUMP"
 _REPORT_KEYS = ("vgprs", "vgpr_spills", "sgprs", "sgpr_spills", "scratch_bytes", "lds_bytes")
 
 
@@ -41,11 +42,23 @@ def make_plan_table(plan: Mapping[Arch, tuple[Unit, ...]], jobs: int) -> Table:
 
 
 def find_objdump() -> Path | None:
-    """llvm-objdump: FLASH_ATTN_ROCM_LLVM_OBJDUMP, else the newest on PATH that knows the GPUs (LLVM 20 or later)."""
-    if chosen := os.environ.get("FLASH_ATTN_ROCM_LLVM_OBJDUMP"):
+    """llvm-objdump: that of OBJDUMP, else the newest on PATH that knows the GPUs (LLVM 20 or later)."""
+    if chosen := os.environ.get(OBJDUMP):
         return Path(chosen)
     names = [f"llvm-objdump-{version}" for version in range(29, 19, -1)] + ["llvm-objdump"]
     return next((Path(found) for name in names if (found := shutil.which(name))), None)
+
+
+def _disassemble(objdump: Path, code_object: Path) -> str:
+    """What llvm-objdump says.
+
+    Raises:
+        BuildError: it cannot be run, or failed.
+    """
+    try:
+        return run_command(f"disassembling {code_object.name}", [objdump, "-d", code_object])
+    except CommandError as error:
+        raise BuildError(f"{error}\nSet {OBJDUMP} to an llvm-objdump of LLVM 20 or later (it is {objdump})") from error
 
 
 def make_report(out: Path, gfx: str, objdump: Path | None) -> dict[str, Any]:
@@ -53,6 +66,7 @@ def make_report(out: Path, gfx: str, objdump: Path | None) -> dict[str, Any]:
 
     Raises:
         BadRequestError: the GPU has no built kernels in `out`.
+        BuildError: llvm-objdump failed.
     """
     path = out / gfx / MANIFEST_NAME
     if not path.exists():
@@ -60,11 +74,9 @@ def make_report(out: Path, gfx: str, objdump: Path | None) -> dict[str, Any]:
     manifest = json.loads(path.read_text(encoding="utf-8"))
     files = [entry["file"] for entry in manifest["code_objects"]]
     loops: dict[str, MainLoop | None] = {}
-    for file in files if objdump else []:
-        done = subprocess.run(
-            [str(objdump), "-d", str(path.parent / file)], capture_output=True, text=True, errors="replace", check=False
-        )
-        loops |= find_main_loops(done.stdout)
+    for file in files:
+        if objdump:
+            loops |= find_main_loops(_disassemble(objdump, path.parent / file))
     kernels = []
     for row in sorted(manifest["kernels"], key=lambda row: (row["code_object"], row["name"])):
         loop = loops.get(row["name"])

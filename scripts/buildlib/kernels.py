@@ -98,7 +98,7 @@ def make_job(
     """The compile of one unit."""
     work = request.out / WORK_NAME / arch.gfx
     # What CK lacks for a family is found before CK's own; the commands of other families stay as they are.
-    overlay = find_overlay(arch.family, ck.include)
+    overlay = find_overlay(arch.family, ck.include, work)
     added = {"overlay": overlay} if overlay is not None else {}
     flags, includes = device_flags(arch), {"device": DEVICE_DIR, **added, "ck": ck.include}
     return Job(

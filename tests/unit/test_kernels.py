@@ -14,6 +14,7 @@ from scripts import kernels as command
 from scripts.buildlib.errors import BuildError, CompileError
 from scripts.buildlib.reproducible import check_reproducible, smallest_unit
 from tests.unit.conftest import Workshop
+from tests.unit.fake_toolchain import write_script
 
 
 def test_unchanged_input_is_never_compiled_twice(workshop: Workshop) -> None:
@@ -149,3 +150,31 @@ def test_a_compiler_that_writes_paths_into_its_output_is_found_out(workshop: Wor
     (workshop.ck.include / "ck_tile" / "core.hpp").write_text("// LEAK\n")
     with pytest.raises(BuildError, match="gave two code objects"):
         check_reproducible(arch, unit, workshop.toolchain, workshop.ck)
+
+
+def test_json_without_a_report_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    code, _, err = run_command(capsys, "--json", "--dry-run")
+    assert code == 2
+    assert "--json is 'given without --report'" in err
+
+
+@pytest.mark.parametrize(
+    ("program", "why"), [(None, "No such file"), ("#!/bin/sh\necho cannot read it >&2\nexit 3\n", "cannot read it")]
+)
+def test_a_report_names_an_objdump_that_fails(
+    workshop: Workshop,
+    program: str | None,
+    why: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    workshop.build()
+    tool = workshop.root / "tools" / "llvm-objdump"
+    if program:
+        write_script(tool, program)
+    monkeypatch.setenv("FLASH_ATTN_ROCM_LLVM_OBJDUMP", str(tool))
+    code, out, err = run_command(capsys, "--report", "--arch", "gfx1201", "--out", str(workshop.root / "out"))
+    assert (code, out) == (1, "")
+    assert str(tool) in err
+    assert why in err
+    assert "Set FLASH_ATTN_ROCM_LLVM_OBJDUMP to an llvm-objdump of LLVM 20 or later" in err

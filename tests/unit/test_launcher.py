@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from scripts import kernels as command
+from scripts.buildlib.errors import CompileError
 from scripts.buildlib.launcher import LauncherError, find_launcher
 from tests.unit.conftest import Workshop
 from tests.unit.fake_toolchain import write_script
@@ -80,5 +81,29 @@ def test_what_was_compiled_through_it_is_remembered_with_its_headers(workshop: W
 
 
 def test_the_command_names_a_program_that_is_not_there(capsys: pytest.CaptureFixture[str]) -> None:
-    assert command.main(["--launcher", "/no/tool", "--dry-run"]) == 2
+    assert command.main(["--launcher", "/no/tool"]) == 2
     assert "/no/tool was not found" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("what", ["--dry-run", "--report", "--sizes"])
+def test_who_compiles_nothing_needs_no_launcher(
+    workshop: Workshop, what: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    workshop.build()
+    monkeypatch.setenv("SCCACHE_DIR", "x")
+    monkeypatch.setenv("SCCACHE_PATH", "/no/sccache")
+    monkeypatch.delenv("FLASH_ATTN_ROCM_LLVM_OBJDUMP", raising=False)
+    monkeypatch.setattr(command, "find_objdump", lambda: None)
+    out = str(workshop.root / "out")
+    assert command.main([what, "--profile", "smoke", "--arch", "gfx1201", "--out", out]) == 0
+    assert capsys.readouterr().out
+
+
+def test_a_failure_shows_the_command_that_ran(workshop: Workshop, sccache: Path) -> None:
+    write_script(sccache, '#!/bin/sh\necho "$*" >> "$0.log"\necho "error: no server" >&2\nexit 2\n')
+    with pytest.raises(CompileError) as error:
+        workshop.build(hdims=(64,), launcher=(str(sccache),))
+    launcher, _, rest = error.value.command.partition(" ")
+    assert launcher == str(sccache)
+    assert rest in sccache.with_suffix(".log").read_text().splitlines()
+    assert rest.endswith(" -c")
