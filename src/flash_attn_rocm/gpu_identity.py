@@ -18,14 +18,29 @@ def gfx_name(major: int, minor: int, stepping: int) -> str:
     return f"gfx{major}{minor:x}{stepping:x}"
 
 
+def _target_version(node: Path) -> int:
+    """A node's gfx_target_version; 0 for a CPU, and for a node that the driver hides from users who may not use it."""
+    try:
+        text = (node / "properties").read_text(encoding="ascii", errors="replace")
+    except OSError:
+        return 0
+    number = re.search(r"^gfx_target_version (\d+)$", text, flags=re.MULTILINE)
+    return int(number.group(1)) if number else 0
+
+
+def driver_cards(nodes: Path = KFD_NODES) -> tuple[str, ...]:
+    """gfx name of each GPU of this machine in the kernel driver's order, which no variable of ROCm changes.
+
+    Empty without the driver.
+    """
+    numbered = [node for node in nodes.glob("*") if node.name.isdecimal()] if nodes.is_dir() else []
+    versions = [_target_version(node) for node in sorted(numbered, key=lambda node: int(node.name))]
+    return tuple(gfx_name(version // 10000, version // 100 % 100, version % 100) for version in versions if version)
+
+
 def driver_gpus(nodes: Path = KFD_NODES) -> tuple[str, ...]:
-    """gfx names of this machine's GPUs, from the kernel driver, which no variable of ROCm changes; empty without it."""
-    found = []
-    for properties in sorted(nodes.glob("*/properties")):
-        number = re.search(r"^gfx_target_version (\d+)$", properties.read_text(encoding="utf-8"), flags=re.MULTILINE)
-        if number and (version := int(number.group(1))):
-            found.append(gfx_name(version // 10000, version // 100 % 100, version % 100))
-    return tuple(dict.fromkeys(found))
+    """The same, each name once."""
+    return tuple(dict.fromkeys(driver_cards(nodes)))
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from flash_attn_rocm.gpu_identity import driver_gpus, override_note
+from flash_attn_rocm.gpu_identity import driver_cards, driver_gpus, override_note
+from scripts.buildlib.request import choose_archs
 from tests.unit.kfd_nodes import make_nodes
 
 PACKAGED = ("gfx1100", "gfx1151", "gfx1201")
@@ -23,6 +24,24 @@ def test_driver_versions_become_gfx_names(tmp_path: Path, version: int, gfx: str
 def test_two_cards_are_named_once_each_and_cpus_not_at_all(tmp_path: Path) -> None:
     assert driver_gpus(make_nodes(tmp_path, 0, 120001, 90402, 120001)) == ("gfx1201", "gfx942")
     assert driver_gpus(tmp_path / "nowhere") == ()
+
+
+def test_cards_come_in_the_drivers_order(tmp_path: Path) -> None:
+    """Node 10 after node 2: a sort by letters would put it after node 1."""
+    nodes = make_nodes(tmp_path, 0, 120001, 90402, 0, 0, 0, 0, 0, 0, 0, 120001)
+    assert driver_cards(nodes) == ("gfx1201", "gfx942", "gfx1201")
+    make_nodes(tmp_path / "ten", *[0] * 10, 110501)
+    (tmp_path / "ten" / "nodes" / "2" / "properties").write_text("gfx_target_version 90010\n")
+    assert driver_cards(tmp_path / "ten" / "nodes") == ("gfx90a", "gfx1151")
+
+
+def test_nodes_that_may_not_be_read_are_passed_over(tmp_path: Path) -> None:
+    nodes = make_nodes(tmp_path, 0, 120001)
+    (nodes / "2" / "properties").mkdir(parents=True)  # reading it raises OSError, as of a hidden node, for root too
+    (nodes / "3").mkdir()
+    assert driver_gpus(nodes) == ("gfx1201",)
+    assert [arch.gfx for arch in choose_archs("native", {}, nodes)] == ["gfx1201"]
+    assert "the driver says: gfx1201" in _note(nodes, "11.0.0")
 
 
 def _note(nodes: Path, value: str) -> str:
