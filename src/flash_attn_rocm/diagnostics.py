@@ -23,11 +23,11 @@ from flash_attn_rocm.backends import Choice, Rules, choice_for, gpu_name
 from flash_attn_rocm.errors import FlashAttnRocmError, KernelManifestError
 from flash_attn_rocm.gpu_identity import find_override
 from flash_attn_rocm.inspection import gpus, hip_runtimes
-from flash_attn_rocm.inspection.coverage import CALLS, Call, cover
+from flash_attn_rocm.inspection.coverage import CALLS, Call, Cover, cover
 from flash_attn_rocm.inspection.problems import Facts, Problem, find_problems, reported_variables
 from flash_attn_rocm.kernel_manifest import read_manifest
 
-SCHEMA = 1
+SCHEMA = 2
 _SEE_MESSAGE = "The problem's text says what is allowed"
 
 
@@ -153,7 +153,7 @@ class _Report:
                 "call": "every call",
                 "backend": None,
                 "dtypes": [],
-                "head_dims": "",
+                "head_dims": {},
             }
             try:
                 choice = choice_for(device_type, index)
@@ -165,7 +165,8 @@ class _Report:
             if choice.backend != "ck" or choice.gfx not in self.manifests:
                 rows.append(row)
                 continue
-            rows += [row | _run(call, choice, self.manifests[choice.gfx], self.rule_for) for call in CALLS]
+            manifest = self.manifests[choice.gfx]
+            rows += [row | run for call in CALLS for run in _runs(call, choice, manifest, self.rule_for)]
         return rows
 
 
@@ -184,8 +185,8 @@ def _summarise(path: Path, manifest: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _run(call: Call, choice: Choice, manifest: dict[str, Any], rule_for: Rules) -> dict[str, Any]:
-    """Which backend a kind of call gets on a GPU that runs CK kernels forward."""
+def _runs(call: Call, choice: Choice, manifest: dict[str, Any], rule_for: Rules) -> Iterator[dict[str, Any]]:
+    """Which backend a kind of call gets on a GPU with CK forward; apart, where more is covered without mask."""
     gfx = str(choice.gfx)
     reason = choice.reason
     if call.direction == "backward":
@@ -193,14 +194,28 @@ def _run(call: Call, choice: Choice, manifest: dict[str, Any], rule_for: Rules) 
         rule = rule_for(gfx, "backward")
         reason = f"{environment.BACKEND}={os.environ[environment.BACKEND]}" if forced else rule.reason(gfx, "backward")
         if (forced or rule.backend) == "sdpa":
-            return {"call": call.name, "backend": "sdpa", "reason": reason}
-    if covered := cover(manifest["kernels"], call):
-        dtypes, dims = list(covered.dtypes), covered.head_dims
-        return {"call": call.name, "backend": "ck", "reason": reason, "dtypes": dtypes, "head_dims": dims}
-    lacking = f"the installed kernels for {gfx} (profile {manifest['profile']}) have none for it"
+            yield {"call": call.name, "backend": "sdpa", "reason": reason}
+            return
+    covered, without_mask = (cover(manifest["kernels"], call, masked) for masked in (True, False))
+    if covered or not without_mask:
+        yield {"call": call.name} | (_covered(covered, reason) if covered else _lacking(call, manifest))
+    if without_mask != covered:
+        yield {"call": f"{call.name}, not causal, no window"} | _covered(without_mask, reason)
+        if not covered:
+            yield {"call": f"{call.name}, causal or window"} | _lacking(call, manifest)
+
+
+def _covered(covered: Cover, reason: str) -> dict[str, Any]:
+    return {"backend": "ck", "reason": reason, "dtypes": list(covered), "head_dims": covered}
+
+
+def _lacking(call: Call, manifest: dict[str, Any]) -> dict[str, Any]:
+    gfx = manifest["gfx"]
+    reason = f"the installed kernels for {gfx} (profile {manifest['profile']}) have none for it"
     if call.direction == "backward":
-        return {"call": call.name, "backend": "sdpa", "reason": lacking}
-    return {"call": call.name, "backend": None, "reason": f"{lacking}: it raises; FLASH_ATTN_ROCM_BACKEND=sdpa runs it"}
+        return {"backend": "sdpa", "reason": reason}
+    fix = f"`./pixiw run build --arch {gfx} --profile full` builds them, FLASH_ATTN_ROCM_BACKEND=sdpa does without"
+    return {"backend": None, "reason": f"{reason}: it raises; {fix}"}
 
 
 def _distribution(name: str) -> str | None:

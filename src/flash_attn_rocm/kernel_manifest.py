@@ -32,6 +32,7 @@ _KERNEL_KEYS: dict[str, type] = {
     "dropout": bool,
     "padding": str,
     "page": int,
+    "deterministic": bool,
 }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 
 import jsonschema
 import pytest
+import torch
 
 import flash_attn_rocm
 from flash_attn_rocm import backends, policy
@@ -18,6 +20,7 @@ from tests.api.conftest import RunFake
 from tests.api.fake_runtime import kernel, manifest
 
 PROGRAM = "from flash_attn_rocm.cli import main; main(['info', '--json'])"
+TORCH_DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
 
 @pytest.fixture(autouse=True)
@@ -62,16 +65,20 @@ def test_the_emulated_gpu(
     assert {rule["direction"] for rule in document["policy"]["rules"]} == {"forward", "backward"}
     rows = {row["call"]: row for row in document["runs"]}
     assert rows["forward"]["backend"] == "ck"
-    assert rows["forward"]["dtypes"] == ["bf16", "fp16"]
-    assert rows["forward"]["head_dims"].startswith("1-")
+    assert rows["forward"]["dtypes"] == ["bf16", "fp16"] == list(rows["forward"]["head_dims"])
+    for dtype, dims in rows["forward"]["head_dims"].items():  # each promise is kept
+        q = torch.ones(1, 1, 1, int(re.findall(r"\d+", dims)[-1]), dtype=TORCH_DTYPES[dtype])
+        assert torch.equal(flash_attn_rocm.flash_attn_func(q, q, q, causal=True), q)
     assert rows["paged KV cache"]["backend"] == "ck"
-    assert document["problems"] == []
+    assert not {"nothing-runs", "library-not-usable", "kernels-damaged", "bad-variable"} & set(problems(document))
 
 
 def test_the_text_says_the_same(kernel_device: str, capsys: pytest.CaptureFixture[str]) -> None:
+    if kernel_device != "cpu":
+        pytest.skip("a real GPU is in use")
     assert main(["info"]) == 0
     text = capsys.readouterr().out
-    assert "on cpu (gfx1201), forward: ck bf16, fp16, head dims 1-" in text
+    assert "on cpu (gfx1201), forward: ck (bf16 with head dims 1-" in text
     assert "FLASH_ATTN_ROCM_EMULATE=gfx1201" in text
     assert "note: FLASH_ATTN_ROCM_BACKEND=ck overrides the policy of every GPU." in text
     assert "  fix: Unset FLASH_ATTN_ROCM_BACKEND" in text
@@ -80,10 +87,12 @@ def test_the_text_says_the_same(kernel_device: str, capsys: pytest.CaptureFixtur
 def test_kernels_that_lack_a_feature(run_fake: RunFake) -> None:
     document = report(run_fake(PROGRAM, document=manifest([kernel("only", padding="seqlen")])).stdout)
     rows = {row["call"]: row for row in document["runs"]}
-    assert (rows["forward"]["dtypes"], rows["forward"]["head_dims"]) == (["bf16"], "64")
+    plain = rows["forward, not causal, no window"]
+    assert (plain["backend"], plain["dtypes"], plain["head_dims"]) == ("ck", ["bf16"], {"bf16": "64"})
+    assert rows["forward, causal or window"]["backend"] is None
     assert rows["forward with softcap"]["backend"] is None
     assert (
-        "(profile fake) have none for it: it raises; FLASH_ATTN_ROCM_BACKEND=sdpa"
+        "(profile fake) have none for it: it raises; `./pixiw run build --arch gfx1201 --profile full` builds them"
         in (rows["forward with softcap"]["reason"])
     )
     assert rows["backward"]["backend"] == "sdpa"

@@ -15,6 +15,7 @@ from flash_attn_rocm.inspection.coverage import CALLS, cover
 from flash_attn_rocm.inspection.gpus import DriverGpus, find_driver_gpus
 from flash_attn_rocm.inspection.hip_runtimes import Runtime, installed_runtimes, loaded_libraries
 from flash_attn_rocm.inspection.problems import Facts, find_problems, reported_variables
+from tests.unit.kfd_nodes import make_nodes
 
 PACKAGED = next(iter(load_archs()))
 UNPACKAGED = "gfx906"
@@ -76,7 +77,7 @@ def test_a_healthy_installation_has_no_problems() -> None:
         ),
         (
             changed(torch_gpus=(UNPACKAGED,)), "kernels-of-another-gpu", "warning",
-            f"the GPU is {UNPACKAGED}", "no kernels for it in this version",
+            f"the GPU is {UNPACKAGED}", "no kernels for it in this version: set FLASH_ATTN_ROCM_BACKEND=sdpa",
         ),
         (
             changed(loaded={"libhsa-runtime64": ("/a/libhsa-runtime64.so.1", "/b/libhsa-runtime64.so.1")}),
@@ -117,16 +118,11 @@ def test_errors_stand_first() -> None:
 
 
 def test_the_driver_names_the_gpus(tmp_path: Path) -> None:
-    """Versions as in a machine with two cards and an APU; node 0 is the CPU, node 10 comes last."""
-    for node, simds, version in ((0, 0, 0), (1, 128, 120001), (2, 304, 90402), (3, 416, 90010), (10, 2, 110501)):
-        (tmp_path / "nodes" / str(node)).mkdir(parents=True)
-        text = f"cpu_cores_count 8\nsimd_count {simds}\ngfx_target_version {version}\n"
-        (tmp_path / "nodes" / str(node) / "properties").write_text(text, encoding="ascii")
-    (tmp_path / "nodes" / "4").mkdir()  # a node that may not be read
+    make_nodes(tmp_path, 0, 120001, 90402)
     device = tmp_path / "kfd"
     device.touch()
     found = find_driver_gpus(tmp_path / "nodes", device)
-    assert found == DriverGpus(("gfx1201", "gfx942", "gfx90a", "gfx1151"), True)
+    assert found == DriverGpus(("gfx1201", "gfx942"), True)
     assert find_driver_gpus(tmp_path / "absent", tmp_path / "absent") == DriverGpus((), None)
 
 
@@ -171,18 +167,38 @@ def test_reported_variables_are_those_that_matter() -> None:
 def row(**changes: Any) -> dict[str, Any]:
     """One kernel of kernels.json."""
     plain = {"op": "fmha_fwd", "mode": "batch", "dtype": "bf16", "hdim_q": 64, "bias": "none", "softcap": False}
-    return plain | {"dropout": False, "padding": "full", "page": 0} | changes
+    return plain | {"dropout": False, "padding": "full", "page": 0, "mask": True} | changes
 
 
-def test_coverage_names_dtypes_and_head_dims() -> None:
-    calls = {call.name: call for call in CALLS}
+BY_NAME = {call.name: call for call in CALLS}
+
+
+def test_coverage_names_the_head_dims_of_each_dtype() -> None:
     kernels = [
         row(), row(hdim_q=128, dtype="fp16"), row(hdim_q=256, padding="seqlen"), row(softcap=True, hdim_q=32),
         row(op="fmha_fwd_splitkv", mode="group", page=16), row(op="fmha_bwd", mode="group", padding="seqlen"),
     ]  # fmt: skip
-    assert cover(kernels, calls["forward"]) == type(cover([], CALLS[0]))(("bf16", "fp16"), "1-128, 256")
-    assert cover(kernels, calls["forward with softcap"]).head_dims == "1-32"
-    assert cover(kernels, calls["paged KV cache"]).dtypes == ("bf16",)
-    assert cover(kernels, calls["varlen backward"]).head_dims == "64"
-    assert not cover(kernels, calls["KV cache"])
-    assert not cover(kernels, calls["backward"])
+    assert cover(kernels, BY_NAME["forward"]) == {"bf16": "1-64, 256", "fp16": "1-128"}
+    assert cover(kernels, BY_NAME["forward with softcap"]) == {"bf16": "1-32"}
+    assert cover(kernels, BY_NAME["paged KV cache"]) == {"bf16": "1-64"}
+    assert cover(kernels, BY_NAME["varlen backward"]) == {"bf16": "64"}
+    assert cover(kernels, BY_NAME["KV cache"]) == cover(kernels, BY_NAME["backward"]) == {}
+
+
+def test_kernels_without_mask_cover_no_causal_call() -> None:
+    kernels = [row(), row(hdim_q=128, mask=False), row(dtype="fp16", mask=False)]
+    assert cover(kernels, BY_NAME["forward"]) == {"bf16": "1-64"}
+    assert cover(kernels, BY_NAME["forward"], masked=False) == {"bf16": "1-128", "fp16": "1-64"}
+
+
+@pytest.mark.parametrize(
+    ("name", "kernel"),
+    [
+        ("forward", row(padding="none")),  # whole tiles only
+        ("KV cache", row(op="fmha_fwd_splitkv", mode="group", bias="alibi")),
+        ("KV cache", row(op="fmha_fwd_splitkv", mode="group", softcap=True)),
+        ("paged KV cache", row(op="fmha_fwd_splitkv", mode="group", page=64)),  # pages of 16 rows raise
+    ],
+)
+def test_kernels_that_cover_a_part_of_a_call_do_not_count(name: str, kernel: dict[str, Any]) -> None:
+    assert cover([kernel], BY_NAME[name], masked=False) == {}

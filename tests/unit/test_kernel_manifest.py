@@ -31,6 +31,7 @@ DAMAGES = [
     (manifest(kernels={}), "field 'kernels' is"),
     (manifest(gfx="gfx942"), "holds kernels for gfx942; expected gfx1201"),
     (manifest([without(kernel("x"), "tile_m")]), "kernels[0]: field 'tile_m' is missing"),
+    (manifest([without(kernel("x"), "deterministic")]), "kernels[0]: field 'deterministic' is missing"),
     (manifest([kernel("x", hdim_q=True)]), "kernels[0]: field 'hdim_q' is True; expected int"),
     (manifest(["x"]), "kernels[0] is str; expected an object"),  # type: ignore[list-item]
 ]

@@ -53,10 +53,10 @@ def _kernel_lines(report: Info) -> Iterator[str]:
 def _run_lines(report: Info) -> Iterator[str]:
     for row in report.runs:
         gpu = f" ({row['gfx']})" if row["gfx"] else ""
-        covered = f" {', '.join(row['dtypes'])}, head dims {row['head_dims']}" if row["dtypes"] else ""
+        covered = "; ".join(f"{dtype} with head dims {dims}" for dtype, dims in row["head_dims"].items())
         backend = row["backend"] or "nothing runs"
         call = "" if row["call"] == "every call" else f", {row['call']}"
-        yield f"on {row['device']}{gpu}{call}: {backend}{covered}, because: {row['reason']}"
+        yield f"on {row['device']}{gpu}{call}: {backend}{covered and f' ({covered})'}, because: {row['reason']}"
 
 
 def _lines(report: Info) -> Iterator[str]:

@@ -16,7 +16,6 @@ class Call:
     name: str
     direction: str
     fields: Mapping[str, Any]
-    paged: bool = False
 
 
 def _plain(op: str, mode: str, **changes: Any) -> dict[str, Any]:
@@ -29,32 +28,37 @@ CALLS = (
     Call("forward with softcap", "forward", _plain("fmha_fwd", "batch", softcap=True)),
     Call("forward with dropout", "forward", _plain("fmha_fwd", "batch", dropout=True)),
     Call("varlen forward", "forward", _plain("fmha_fwd", "group")),
-    Call("KV cache", "forward", {"op": "fmha_fwd_splitkv", "page": 0}),
-    Call("paged KV cache", "forward", {"op": "fmha_fwd_splitkv"}, paged=True),
+    Call("KV cache", "forward", _plain("fmha_fwd_splitkv", "group", page=0)),
+    # Kernels for pages of 64 rows take multiples of that alone, and only make calls faster that others cover.
+    Call("paged KV cache", "forward", _plain("fmha_fwd_splitkv", "group", page=16)),
     Call("backward", "backward", _plain("fmha_bwd", "batch")),
     Call("varlen backward", "backward", _plain("fmha_bwd", "group")),
 )
 
 
-@dataclass(frozen=True)
-class Cover:
-    """The dtypes, and the largest head dim and whether any smaller one goes, that kernels have for a call."""
-
-    dtypes: tuple[str, ...]
-    head_dims: str
-
-    def __bool__(self) -> bool:
-        return bool(self.dtypes)
+# Head dims of a call's kernels by dtype: up to the largest whose kernel takes any smaller one, and single ones.
+Cover = dict[str, str]
 
 
-def _matches(kernel: Kernel, call: Call) -> bool:
-    return all(kernel[key] == value for key, value in call.fields.items()) and (not call.paged or kernel["page"] > 0)
+def _head_dims(rows: Iterable[Kernel]) -> str:
+    dims = {(row["hdim_q"], row["padding"]) for row in rows}
+    padded = max((hdim for hdim, padding in dims if padding == "full"), default=0)
+    exact = sorted({hdim for hdim, _ in dims if hdim > padded})
+    return ", ".join([f"1-{padded}"] * (padded > 0) + [str(hdim) for hdim in exact])
 
 
-def cover(kernels: Iterable[Kernel], call: Call) -> Cover:
-    """What the kernels have for a kind of call; false where they have nothing."""
-    rows = [kernel for kernel in kernels if _matches(kernel, call)]
-    padded = max((row["hdim_q"] for row in rows if row["padding"] == "full"), default=0)
-    exact = sorted({row["hdim_q"] for row in rows if row["hdim_q"] > padded})
-    dims = ([f"1-{padded}"] if padded else []) + [str(dim) for dim in exact]
-    return Cover(tuple(sorted({row["dtype"] for row in rows})), ", ".join(dims))
+def cover(kernels: Iterable[Kernel], call: Call, masked: bool = True) -> Cover:
+    """What the kernels have for a kind of call with any lengths; empty where they have nothing.
+
+    Args:
+        masked: causal or with a window; kernels with mask serve calls without one too.
+    """
+    rows = [
+        kernel
+        for kernel in kernels
+        if all(kernel[key] == value for key, value in call.fields.items())
+        and (kernel["mask"] or not masked)
+        and kernel["padding"] != "none"  # those take whole tiles only
+    ]
+    dtypes = sorted({row["dtype"] for row in rows})
+    return {dtype: _head_dims(row for row in rows if row["dtype"] == dtype) for dtype in dtypes}

@@ -154,7 +154,7 @@ def _wrong_kernels(facts: Facts) -> Iterator[Problem]:
             f"Kernels are installed for {', '.join(facts.kernels)}, but the GPU is {', '.join(dict.fromkeys(gpus))}.",
             f"conda install {' '.join(f'flash-attn-rocm-kernels-{gfx}' for gfx in wanted)}"
             if wanted
-            else "There are no kernels for it in this version: it runs on torch's own attention",
+            else "There are no kernels for it in this version: set FLASH_ATTN_ROCM_BACKEND=sdpa to run on torch's own",
         )
 
 
