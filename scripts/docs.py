@@ -14,13 +14,14 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "src")]
 
-from ck.variants import Variant, load_variants  # noqa: E402
+from ck.plan import plan_units  # noqa: E402
+from ck.variants import Variant  # noqa: E402
 from flash_attn_rocm.archs import load_archs  # noqa: E402
 
 README = ROOT / "README.md"
 PROFILE = "full"
 
-# Column -> whether the kernels of an op offer it. A GPU without tiles for its family has no kernels at all.
+# Column -> what a GPU's forward kernels offer of it.
 FEATURES: dict[str, Callable[[tuple[Variant, ...]], str]] = {
     "dtypes": lambda kernels: ", ".join(sorted({kernel.dtype for kernel in kernels})),
     "head dims": lambda kernels: f"1-{max(kernel.hdim for kernel in kernels)}",
@@ -39,18 +40,18 @@ def _yes(present: bool) -> str:
 
 
 def support_table() -> str:
-    """GPU x feature, from archs/*.toml and ck/variants.toml: what has a CK kernel, and what runs on torch's SDPA."""
-    kernels = load_variants().of_profile(PROFILE)
+    """GPU x feature, from each GPU's policy and plan of PROFILE: what has a CK kernel, what runs on torch's SDPA."""
     lines = [
         f"| GPU | products | forward | {' | '.join(FEATURES)} | backward |",
         f"|{'---|' * (len(FEATURES) + 4)}",
     ]
-    forward = tuple(kernel for kernel in kernels if kernel.op in ("fmha_fwd", "fmha_fwd_splitkv"))
-    largest = max((kernel.hdim for kernel in kernels if kernel.op == "fmha_bwd"), default=0)
-    offers = [offer(forward) for offer in FEATURES.values()]
     for arch in load_archs().values():
+        kernels = [spec.variant for unit in plan_units(arch, PROFILE) for spec in unit.specs]
+        forward = tuple(kernel for kernel in kernels if kernel.op in ("fmha_fwd", "fmha_fwd_splitkv"))
+        largest = max((kernel.hdim for kernel in kernels if kernel.op == "fmha_bwd"), default=0)
         # Where the policy is torch's attention, everything runs on it.
-        cells = offers if arch.forward_backend == "ck" else ["SDPA"] * len(offers)
+        offers = FEATURES.values()
+        cells = [offer(forward) if arch.forward_backend == "ck" else "SDPA" for offer in offers]
         backward = f"CK up to d{largest}" if arch.backward_backend == "ck" and largest else "SDPA"
         row = [arch.gfx, ", ".join(arch.products), arch.forward_backend.upper(), *cells, backward]
         lines.append(f"| {' | '.join(row)} |")

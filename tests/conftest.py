@@ -7,7 +7,9 @@ comes from src/, and a session fixture proves that build/env was made from the s
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+import re
+import warnings
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -74,18 +76,38 @@ def _fresh_where_installed_files_are_used(request: pytest.FixtureRequest) -> Non
         request.getfixturevalue("fresh")
 
 
+def why_no_tests_on(gfx: str, manifests: Mapping[str, Path]) -> str | None:
+    """None where a GPU's installed kernels cover every kind of forward call up to d128, else what is missing."""
+    from flash_attn_rocm.inspection.coverage import CALLS, cover
+    from flash_attn_rocm.kernel_manifest import read_manifest
+
+    build = f"./pixiw run build --arch {gfx} --profile full"
+    if gfx not in manifests:
+        return f"its kernels are not installed: {build}"
+    manifest = read_manifest(manifests[gfx])
+    for call in CALLS:
+        dims = cover(manifest["kernels"], call)
+        padded = [re.match(r"1-(\d+)", dims.get(dtype, "")) for dtype in ("bf16", "fp16")]
+        if call.direction == "forward" and not all(found and int(found[1]) >= 128 for found in padded):
+            return f"its kernels (profile {manifest['profile']}) do not cover {call.name} up to d128: {build}"
+    return None
+
+
 @pytest.fixture(scope="session")
 def amd_gpu() -> bool:
-    """Whether a torch for ROCm sees a GPU that the package supports: then kernels run on it instead of the emulator."""
+    """Whether a torch for ROCm sees a GPU with enough kernels: then they run on it instead of the emulator."""
     if not Path("/dev/kfd").exists():
         return False
     import torch
 
-    from flash_attn_rocm.archs import load_archs
+    from flash_attn_rocm import paths
 
     if torch.version.hip is None or not torch.cuda.is_available():
         return False
-    return torch.cuda.get_device_properties(0).gcnArchName.split(":")[0] in load_archs()
+    gfx = torch.cuda.get_device_properties(0).gcnArchName.split(":")[0]
+    if reason := why_no_tests_on(gfx, paths.find_manifests()):
+        warnings.warn(f"the {gfx} is not tested, {EMULATED_GPU} is emulated instead: {reason}", stacklevel=1)
+    return reason is None
 
 
 @pytest.fixture

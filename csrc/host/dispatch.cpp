@@ -77,14 +77,20 @@ Offer find_offer(const Manifest& manifest, const char* op, Mode mode)
     return offer;
 }
 
+// What to do where the installed profile lacks a kernel.
+std::string fuller_profile(const Manifest& manifest)
+{
+    return concat(". Install a fuller flash-attn-rocm-kernels-", manifest.gfx, ", which `./pixiw run build --arch ",
+                  manifest.gfx, " --profile full` builds (inference: without dropout and backward), or set ",
+                  "FLASH_ATTN_ROCM_BACKEND=sdpa");
+}
+
 // Why nothing fits: the first of dtype, feature and head dim that no installed kernel offers.
 std::string explain(const Manifest& manifest, const char* op, const FwdRequest& request, bool mask)
 {
     const Offer offer      = find_offer(manifest, op, request.mode);
     const std::string have = concat("the installed kernels for ", manifest.gfx, " (profile ", manifest.profile, ") ");
-    const std::string remedy =
-        concat(". Install a profile that has it (package flash-attn-rocm-kernels-", manifest.gfx,
-               ") or set FLASH_ATTN_ROCM_BACKEND=sdpa");
+    const std::string remedy = fuller_profile(manifest);
     if(offer.dtypes.empty())
     {
         return concat(have, "have none for ", describe_features(request, mask), " (", op, ")", remedy);
@@ -225,8 +231,7 @@ const KernelInfo* find_plain_kernel(const Manifest& manifest, const char* op, co
 std::string missing_plain_kernel(const Manifest& manifest, const char* op)
 {
     return concat("the installed kernels for ", manifest.gfx, " (profile ", manifest.profile, ") have no ", op,
-                  ". Install a profile that has it (package flash-attn-rocm-kernels-", manifest.gfx,
-                  ") or set FLASH_ATTN_ROCM_BACKEND=sdpa");
+                  fuller_profile(manifest));
 }
 
 Grid make_grid(const KernelInfo& kernel, std::int64_t x, std::int64_t y, std::int64_t z)

@@ -18,7 +18,7 @@ from ck.errors import CkError
 from ck.golden import fetch_golden
 from ck.source import CkSource, choose_source, hash_tree
 from ck.wheel import load_pin
-from flash_attn_rocm.archs import Arch
+from flash_attn_rocm.archs import Arch, load_archs
 from flash_attn_rocm.gpu_identity import driver_gpus
 from scripts.buildlib import channel as local_channel
 from scripts.buildlib import packages as conda_packages
@@ -38,6 +38,8 @@ DIST = ROOT / "dist"
 ENVIRONMENT = ROOT / "build" / "env"
 # What a person downloads besides pytorch to run attention on one GPU: the main package and that GPU's kernels.
 SIZE_LIMITS_MB = {"smoke": 5.0, "ci": 5.0, "inference": 25.0, "full": 25.0}
+# They hold what the tests need, on most GPUs next to nothing.
+TEST_PROFILES = ("smoke", "ci")
 
 
 class StageError(BuildError):
@@ -247,6 +249,16 @@ def print_times(work: Pipeline) -> None:
     work.console.print(table)
 
 
+def advise(work: Pipeline) -> None:
+    """Say to who has a card which build is made for use on it, where this one is not."""
+    cards = [gfx for gfx in driver_gpus() if gfx in load_archs()]
+    if cards and work.profile in TEST_PROFILES:
+        work.say(
+            f"The kernels of profile {work.profile} are for tests. For use on this machine's {', '.join(cards)}: "
+            "./pixiw run build --arch native --profile inference (full: with dropout and training)"
+        )
+
+
 # In the order of scripts/build.py's --stage.
 _STAGES: dict[str, tuple[Callable[[Pipeline], None], ...]] = {
     "toolchain": (find_tools,),
@@ -282,3 +294,4 @@ def run_pipeline(arch: str | None, profile: str, channels: Sequence[str], stages
         except (BuildError, CkError) as error:
             raise StageError(stage, error) from error
     print_times(work)
+    advise(work)

@@ -350,5 +350,6 @@ def test_what_no_installed_kernel_covers(run_fake: RunFake, program: str, messag
     run = run_fake(program)
     assert run.returncode != 0
     assert "KernelUnavailableError: " + message in run.stderr
+    assert "`./pixiw run build --arch gfx1201 --profile full`" in run.stderr
     assert "FLASH_ATTN_ROCM_BACKEND=sdpa" in run.stderr
     assert not run.launches()

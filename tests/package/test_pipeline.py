@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 from typing import Any
 
@@ -111,3 +112,22 @@ def test_of_several_selectors_only_the_chosen_one_is_installed() -> None:
         "flash-attn-rocm-kernels ==1 gfx1201_h1_0",
         "flash-attn-rocm ==1 h3_0",
     ]
+
+
+@pytest.mark.parametrize(
+    ("cards", "profile", "told"),
+    [
+        (("gfx942", "gfx1036"), "ci", True),
+        (("gfx942",), "inference", False),
+        (("gfx1036",), "ci", False),
+        ((), "ci", False),
+    ],
+)
+def test_who_has_a_card_is_told_of_the_build_for_it(
+    cards: tuple[str, ...], profile: str, told: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pipeline, "driver_gpus", lambda: cards)
+    work = Pipeline((load_arch("gfx1201"),), profile, [], Console(file=io.StringIO(), record=True), tmp_path)
+    pipeline.advise(work)
+    advice = "For use on this machine's gfx942: ./pixiw run build --arch native --profile inference"
+    assert (advice in work.console.export_text()) == told
