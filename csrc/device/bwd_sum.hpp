@@ -30,8 +30,8 @@ struct BwdSum
         std::int32_t seqlen_q;
         std::int32_t seqlen_k;
         std::int32_t hdim_q;
-        std::int32_t num_splits;     // parts, where keys_per_split is 0
-        std::int32_t keys_per_split; // one part for each so many keys of the sequence
+        std::int32_t num_splits;     // parts that there are
+        std::int32_t keys_per_split; // where not 0: the sequence has one part for each so many of its keys
     };
 
     // Grid: (rows / kRows, heads, batch). Without any part the sum is 0.
@@ -50,7 +50,8 @@ struct BwdSum
         if(kargs.keys_per_split > 0)
         {
             const std::int32_t keys = row_span(kargs.seqstart_k_ptr, batch, kargs.seqlen_k).length;
-            count                   = (keys + kargs.keys_per_split - 1) / kargs.keys_per_split;
+            const std::int32_t own  = (keys + kargs.keys_per_split - 1) / kargs.keys_per_split;
+            count                   = own < count ? own : count; // a sequence may be longer than the caller says
         }
         const std::int64_t place = rows.first + row;
         const Part* part = kargs.parts_ptr + batch * kargs.batch_stride_parts + head * kargs.nhead_stride_parts +

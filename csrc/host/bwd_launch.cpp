@@ -22,7 +22,8 @@ const void* advance(const void* pointer, std::int64_t elements, std::int64_t ele
     return pointer == nullptr ? nullptr : static_cast<const char*>(pointer) + elements * element_bytes;
 }
 
-// A tensor of the workspace: contiguous rows of the head dim.
+// A tensor of the workspace: contiguous rows of the head dim, head by head. Parts of dq are outermost, so that all
+// other strides, which CK's kernels have in 32 bits, are those of one part.
 struct Parts
 {
     std::int64_t split_stride, head_stride, batch_stride;
@@ -36,20 +37,22 @@ std::int64_t query_rows(const FwdRequest& forward)
 
 Parts dq_parts_layout(const BwdPlan& plan, const FwdRequest& forward)
 {
-    const std::int64_t split = query_rows(forward) * forward.hdim;
-    const std::int64_t head  = plan.splits * split;
-    return {split, head, forward.mode == Mode::group ? 0 : forward.heads_q * head};
+    const bool group         = forward.mode == Mode::group;
+    const std::int64_t head  = query_rows(forward) * forward.hdim;
+    const std::int64_t batch = forward.heads_q * head;
+    const std::int64_t split = (group ? 1 : forward.batch) * batch;
+    return {plan.splits == 1 ? 0 : split, head, group ? 0 : batch};
 }
 
 // dk and dv of each query head: the final tensors, or those of the workspace.
-TensorView per_query_head(const BwdPlan& plan, const FwdRequest& forward, const TensorView& final, void* parts)
+TensorView per_query_head(const FwdRequest& forward, const TensorView& final, void* parts, std::int64_t rows)
 {
-    if(plan.sum_heads == nullptr)
+    if(parts == nullptr)
     {
         return final;
     }
-    const std::int64_t row = forward.heads_q * forward.hdim;
-    return {parts, forward.mode == Mode::group ? 0 : forward.seqlen_k * row, row, forward.hdim};
+    const std::int64_t head = rows * forward.hdim;
+    return {parts, forward.mode == Mode::group ? 0 : forward.heads_q * head, forward.hdim, head};
 }
 
 // One of the call's tensors in one launch: the pointer moves with the batch entry that the launch begins at.
@@ -103,8 +106,8 @@ Step gradient_step(const BwdPlan& plan, const BwdRequest& request, const BwdWork
     Step step{plan.gradient, {}, bwd_arg_values(request), ceil_div(forward.seqlen_k, plan.gradient.tile_n),
               forward.heads_q};
     const Parts dq      = dq_parts_layout(plan, forward);
-    const TensorView dk = per_query_head(plan, forward, request.dk, workspace.dk_parts);
-    const TensorView dv = per_query_head(plan, forward, request.dv, workspace.dv_parts);
+    const TensorView dk = per_query_head(forward, request.dk, workspace.dk_parts, workspace.rows_k);
+    const TensorView dv = per_query_head(forward, request.dv, workspace.dv_parts, workspace.rows_k);
     set_view(step, Arg::q_ptr, Arg::stride_q, Arg::nhead_stride_q, Arg::batch_stride_q, forward.q);
     set_view(step, Arg::k_ptr, Arg::stride_k, Arg::nhead_stride_k, Arg::batch_stride_k, forward.k);
     set_view(step, Arg::v_ptr, Arg::stride_v, Arg::nhead_stride_v, Arg::batch_stride_v, forward.v);
@@ -136,20 +139,21 @@ Step sum_keys_step(const BwdPlan& plan, const BwdRequest& request, const BwdWork
     step.values.set(Arg::seqlen_q, forward.seqlen_q);
     step.values.set(Arg::seqlen_k, forward.seqlen_k);
     step.values.set(Arg::hdim_q, forward.hdim);
-    step.values.set(Arg::num_splits, std::int64_t{1});
+    step.values.set(Arg::num_splits, plan.splits);
     step.values.set(Arg::keys_per_split, plan.gradient.deterministic ? plan.gradient.tile_n : 0);
     return step;
 }
 
-Step sum_heads_step(const BwdPlan& plan, const FwdRequest& forward, const TensorView& final, void* parts)
+Step sum_heads_step(
+    const BwdPlan& plan, const FwdRequest& forward, const TensorView& final, void* parts, std::int64_t rows)
 {
     Step step{*plan.sum_heads, {}, {}, ceil_div(forward.seqlen_k, plan.sum_heads->tile_m), forward.heads_k};
     const std::int64_t group = forward.heads_q / forward.heads_k;
-    TensorView view          = per_query_head(plan, forward, final, parts);
-    view.head_stride         = group * forward.hdim;
+    TensorView view          = per_query_head(forward, final, parts, rows);
+    step.values.set(Arg::split_stride_parts, view.head_stride);
+    view.head_stride *= group;
     set_view(step, Arg::sum_ptr, Arg::stride_sum, Arg::nhead_stride_sum, Arg::batch_stride_sum, final);
     set_view(step, Arg::parts_ptr, Arg::stride_parts, Arg::nhead_stride_parts, Arg::batch_stride_parts, view);
-    step.values.set(Arg::split_stride_parts, forward.hdim);
     step.values.set(Arg::seqlen_q, forward.seqlen_k);
     step.values.set(Arg::seqlen_k, forward.seqlen_k);
     step.values.set(Arg::hdim_q, forward.hdim);
@@ -243,8 +247,8 @@ void launch_bwd(Library& library,
     run(sum_keys_step(plan, request, workspace), false);
     if(plan.sum_heads != nullptr)
     {
-        run(sum_heads_step(plan, forward, request.dk, workspace.dk_parts), true);
-        run(sum_heads_step(plan, forward, request.dv, workspace.dv_parts), true);
+        run(sum_heads_step(plan, forward, request.dk, workspace.dk_parts, workspace.rows_k), true);
+        run(sum_heads_step(plan, forward, request.dv, workspace.dv_parts, workspace.rows_k), true);
     }
 }
 

@@ -19,9 +19,10 @@ struct BwdRequest
 struct BwdWorkspace
 {
     void* delta    = nullptr; // float32: (1 - dropout_p) * rowsum(dout * out)
-    void* dq_parts = nullptr; // float32 (batch, heads_q, splits, seqlen_q, hdim); group mode: (heads_q, splits, rows, hdim)
-    void* dk_parts = nullptr; // (batch, seqlen_k, heads_q, hdim) or (rows, heads_q, hdim); null where heads_q == heads_k
+    void* dq_parts = nullptr; // float32 (splits, batch, heads_q, seqlen_q, hdim); group mode: (splits, heads_q, rows, hdim)
+    void* dk_parts = nullptr; // (batch, heads_q, seqlen_k, hdim) or (heads_q, rows, hdim); null where heads_q == heads_k
     void* dv_parts = nullptr;
+    std::int64_t rows_k = 0; // rows of dk_parts: seqlen_k, or those of all sequences
 };
 
 } // namespace flash_attn_rocm

@@ -24,8 +24,20 @@ using flash_attn_rocm::path_of;
 
 thread_local std::string last_error;
 
+void keep_error(const char* text) noexcept
+{
+    try
+    {
+        last_error = text;
+    }
+    catch(...) // no memory for the text
+    {
+        last_error.clear();
+    }
+}
+
 template <class Function>
-int guarded(Function&& function)
+int guarded(Function&& function) noexcept
 {
     try
     {
@@ -33,9 +45,13 @@ int guarded(Function&& function)
     }
     catch(const std::exception& error)
     {
-        last_error = error.what();
-        return -1;
+        keep_error(error.what());
     }
+    catch(...)
+    {
+        keep_error("an exception of unknown type");
+    }
+    return -1;
 }
 
 // A path argument of the function with this name.

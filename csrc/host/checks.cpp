@@ -1,6 +1,7 @@
 // Checks of a forward request: extents, values and memory layout.
 #include "checks.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -53,9 +54,9 @@ void check_fwd_request(const FwdRequest& request)
     {
         fail("head dim is ", request.hdim, "; it must be positive");
     }
-    if(request.seqlen_q > kInt32Max || request.seqlen_k > kInt32Max)
+    if(std::min(request.seqlen_q, request.seqlen_k) < 0 || std::max(request.seqlen_q, request.seqlen_k) > kInt32Max)
     {
-        fail("sequence lengths are ", request.seqlen_q, " and ", request.seqlen_k, "; allowed: up to ", kInt32Max);
+        fail("sequence lengths are ", request.seqlen_q, " and ", request.seqlen_k, "; allowed: 0 to ", kInt32Max);
     }
     if(!usable_scale(request.softmax_scale))
     {

@@ -43,8 +43,8 @@ Json describe_device(Library& library, const HipRuntime& hip, int device)
     try
     {
         const DeviceFacts& facts = library.devices().facts(hip, device);
-        row["name"]              = facts.name;
-        row["gfx"]               = facts.gfx;
+        row["name"]              = printable(facts.name);
+        row["gfx"]               = printable(facts.gfx);
         row["multiprocessors"]   = facts.multiprocessors;
         row["wave_size"]         = facts.wave_size;
         row["head_grouping"]     = describe_grouping(library, facts);

@@ -156,6 +156,12 @@ void check_hip(const HipRuntime& hip, HipError status, const std::string& what)
     {
         return;
     }
+    // The runtime keeps a thread's last error until it is asked for; torch asks after its own launches, and would report
+    // ours there, although the caller may have dealt with it.
+    if(hip.api.hipGetLastError != nullptr)
+    {
+        hip.api.hipGetLastError();
+    }
     const char* name = hip.api.hipGetErrorName != nullptr ? hip.api.hipGetErrorName(status) : nullptr;
     const char* text = hip.api.hipGetErrorString != nullptr ? hip.api.hipGetErrorString(status) : nullptr;
     std::string fault;

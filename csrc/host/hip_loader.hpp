@@ -50,7 +50,8 @@ HipRuntime load_hip_runtime(const HipSearch& search);
 // "6.4.43484" from 60443484.
 std::string format_hip_version(int version);
 
-// Throws Error when `status` is not success: the call, the error's name and text, and the emulator's fault report.
+// Throws Error when `status` is not success: the call, the error's name and text, and the emulator's fault report. The
+// thread's last error in the runtime is then no longer set.
 void check_hip(const HipRuntime& hip, HipError status, const std::string& what);
 
 } // namespace flash_attn_rocm

@@ -32,7 +32,7 @@ void store_integer(const KernelInfo& kernel, Arg arg, std::byte* field, std::uin
     if((size == 4 && !fits_int32) || (size == 1 && !fits_byte))
     {
         fail(kernel.name, ": argument ", arg_name(arg), " is ", value, ", which does not fit its ", 8 * size,
-             "-bit field");
+             "-bit field. Split the heads or the batch into several calls");
     }
     switch(size)
     {

@@ -66,9 +66,9 @@ std::int64_t largest_cache(const fs::path& caches)
 {
     std::int64_t largest = 0;
     std::error_code error;
-    for(const fs::directory_entry& cache : fs::directory_iterator(caches, error))
+    for(fs::directory_iterator cache(caches, error), end; cache != end; cache.increment(error))
     {
-        const Properties properties = read_properties(cache.path());
+        const Properties properties = read_properties(cache->path());
         if(value_of(properties, "level") == kLastLevel)
         {
             largest = std::max(largest, value_of(properties, "size") * kKibibyte);
@@ -83,14 +83,14 @@ std::int64_t kfd_cache_bytes(const fs::path& nodes, const PciAddress& address, c
 {
     const std::int64_t location = address.bus << 8 | address.device << 3;
     std::error_code error;
-    for(const fs::directory_entry& node : fs::directory_iterator(nodes, error))
+    for(fs::directory_iterator node(nodes, error), end; node != end; node.increment(error))
     {
-        const Properties properties = read_properties(node.path());
+        const Properties properties = read_properties(node->path());
         // Nodes of CPUs have caches too, and location 0.
         if(value_of(properties, "gfx_target_version") == target_version(gfx) &&
            value_of(properties, "location_id") == location && value_of(properties, "domain") == address.domain)
         {
-            return largest_cache(node.path() / "caches");
+            return largest_cache(node->path() / "caches");
         }
     }
     return 0;

@@ -133,16 +133,23 @@ void launch_heads(Library& library, int device, HipStream stream, const FwdKerne
 // launch, and read the offset that would make up for it from device memory.
 std::int64_t heads_per_launch(Library& library, int device, const KernelInfo& kernel, const FwdRequest& request)
 {
-    const DeviceFacts& facts        = library.devices().facts(library.hip(), device);
+    const DeviceFacts& facts = library.devices().facts(library.hip(), device);
+    if(!facts.head_grouping || request.dropout.p > 0)
+    {
+        return request.heads_q;
+    }
     const GroupingSwitches switches = library.grouping_switches();
-    if(!facts.head_grouping || switches.disabled || request.dropout.p > 0)
+    if(switches.disabled)
     {
         return request.heads_q;
     }
     const CacheSize cache = choose_cache(switches, facts.cache);
+    // Workgroups run batch entry by batch entry, but where there is an array of key lengths tile by tile (fwd_grid), so
+    // that keys of all batch entries are read by turns.
+    const std::int64_t batches_in_flight = request.sequences.length_k != nullptr ? request.batch : 1;
     GroupingProblem problem;
     problem.heads_k     = request.heads_k;
-    problem.head_bytes  = request.seqlen_k * request.hdim * 2 * kElementBytes;
+    problem.head_bytes  = request.seqlen_k * request.hdim * 2 * kElementBytes * batches_in_flight;
     problem.query_tiles = (request.seqlen_q + kernel.tile_m - 1) / kernel.tile_m;
     problem.cache_bytes = cache.bytes;
     const std::int64_t heads = kv_heads_per_launch(problem) * (request.heads_q / request.heads_k);

@@ -18,11 +18,12 @@ std::string installed_gpus(const std::vector<std::filesystem::path>& directories
     for(const std::filesystem::path& directory : directories)
     {
         std::error_code error;
-        for(const auto& entry : std::filesystem::directory_iterator(directory, error))
+        for(std::filesystem::directory_iterator entry(directory, error), end; entry != end; entry.increment(error))
         {
-            if(std::filesystem::exists(entry.path() / "kernels.json", error))
+            std::error_code unknown;
+            if(std::filesystem::exists(entry->path() / "kernels.json", unknown))
             {
-                names.insert(text_of(entry.path().filename()));
+                names.insert(text_of(entry->path().filename()));
             }
         }
     }

@@ -120,6 +120,14 @@ void launch_combine(Library& library,
 
 } // namespace
 
+void check_num_splits(std::int64_t num_splits)
+{
+    if(num_splits < 0 || num_splits > kMaxSplits)
+    {
+        fail("num_splits is ", num_splits, "; allowed: 0 (chosen for the GPU) to ", kMaxSplits);
+    }
+}
+
 std::int64_t choose_num_splits(const SplitProblem& problem)
 {
     const std::int64_t workgroups = problem.batch * problem.heads * ceil_div(problem.seqlen_q, problem.tile_m);
@@ -160,10 +168,7 @@ std::optional<SplitPlan> find_split(Library& library, int device, const FwdReque
 
 SplitPlan plan_split(Library& library, int device, const FwdRequest& request, bool aligned, std::int64_t num_splits)
 {
-    if(num_splits < 0 || num_splits > kMaxSplits)
-    {
-        fail("num_splits is ", num_splits, "; allowed: 0 (chosen for the GPU) to ", kMaxSplits);
-    }
+    check_num_splits(num_splits);
     std::optional<SplitPlan> plan = find_split(library, device, request, aligned);
     if(!plan)
     {

@@ -22,6 +22,9 @@ struct SplitProblem
     std::int64_t multiprocessors = 0;
 };
 
+// Throws Error unless it is 0 (chosen for the GPU) to kMaxSplits.
+void check_num_splits(std::int64_t num_splits);
+
 // How many parts to cut the keys into, 1 to kMaxSplits: as many as fill the GPU, none shorter than
 // kMinKeysOfSplit keys. A pure function.
 std::int64_t choose_num_splits(const SplitProblem& problem);

@@ -1,6 +1,8 @@
 // The torch ops of backward: from tensors to a request.
 #include "bwd.hpp"
 
+#include <algorithm>
+
 #include <torch/csrc/stable/ops.h>
 
 #include "bwd_run.hpp"
@@ -92,8 +94,9 @@ Tensor run_group(const BwdTensors& tensors,
     FwdRequest& forward       = request.forward;
     forward.mode              = Mode::group;
     forward.batch             = cu_seqlens_q.size(0) - 1;
-    forward.seqlen_q          = max_seqlen_q;
-    forward.seqlen_k          = max_seqlen_k;
+    // No sequence is longer than all of them; larger maxima would only cost launches and parts of dq.
+    forward.seqlen_q          = std::min(max_seqlen_q, q.size(0));
+    forward.seqlen_k          = std::min(max_seqlen_k, tensors.k.size(0));
     forward.lse_head_stride   = q.size(0);
     forward.sequences.start_q = cu_seqlens_q.data_ptr();
     forward.sequences.start_k = cu_seqlens_k.data_ptr();

@@ -1,6 +1,9 @@
 // Runs a checked backward call: copies where a layout needs them, workspace, launch.
 #include "bwd_run.hpp"
 
+#include <algorithm>
+#include <utility>
+
 #include <torch/csrc/stable/ops.h>
 
 #include "../host/bwd_launch.hpp"
@@ -28,12 +31,44 @@ void check_like(const Tensor& tensor, const char* name, const Tensor& like, cons
     check_place(tensor, name, like);
 }
 
+// Whether every element has memory of its own; false for some unusual layouts that do, too.
+bool elements_apart(const Tensor& tensor)
+{
+    std::vector<std::pair<std::int64_t, std::int64_t>> dims; // stride, size
+    for(std::int64_t i = 0; i < tensor.dim(); ++i)
+    {
+        dims.emplace_back(tensor.stride(i), tensor.size(i));
+    }
+    std::sort(dims.begin(), dims.end());
+    std::int64_t span = 1; // elements from the first to the last one of the dimensions so far
+    for(const auto& [stride, size] : dims)
+    {
+        if(size > 1 && stride < span)
+        {
+            return false;
+        }
+        span += (size - 1) * stride;
+    }
+    return true;
+}
+
 bool writable(const Tensor& tensor, std::int64_t seqlen)
 {
     const std::int64_t last = tensor.dim() - 1;
     const TensorView view   = view_of(tensor);
-    return (tensor.size(last) == 1 || tensor.stride(last) == 1) && !layout_misaligned(view) &&
+    return (tensor.size(last) == 1 || tensor.stride(last) == 1) && elements_apart(tensor) && !layout_misaligned(view) &&
            !layout_too_large(view, seqlen, tensor.size(last));
+}
+
+// Several elements in one place would be written by several waves, in any order.
+void check_target(const Tensor& tensor, const char* name)
+{
+    for(std::int64_t i = 0; i < tensor.dim(); ++i)
+    {
+        STD_TORCH_CHECK(tensor.stride(i) != 0 || tensor.size(i) <= 1,
+                        name, " has shape ", describe_shape(tensor), " and stride 0 in dimension ", i,
+                        ": several of its elements are one place in memory. Pass a tensor that is not expanded");
+    }
 }
 
 // A gradient as the kernels can write it: the caller's tensor, or one that is copied into it afterwards.
@@ -61,7 +96,13 @@ struct Target
     }
 };
 
-Tensor input(const Tensor& tensor, std::int64_t seqlen, const char* name) { return aligned(readable(tensor, seqlen, name)); }
+// Rows behind the last one must read as zeros, which the kernels leave to the bounds of a head's memory: rows that
+// overlap (as those of an expanded tensor) would put them inside.
+Tensor input(const Tensor& tensor, std::int64_t seqlen, const char* name)
+{
+    const bool overlap = view_of(tensor).row_stride < tensor.size(tensor.dim() - 1);
+    return aligned(readable(overlap ? torch::stable::contiguous(tensor) : tensor, seqlen, name));
+}
 
 Tensor zeros_or_empty(const Tensor& like, const Shape& shape, ScalarType dtype, bool zeros)
 {
@@ -72,8 +113,8 @@ Tensor zeros_or_empty(const Tensor& like, const Shape& shape, ScalarType dtype, 
 Tensor make_dq_parts(const FwdRequest& forward, const BwdPlan& plan, const Tensor& q)
 {
     const bool group = forward.mode == Mode::group;
-    Shape shape      = group ? Shape{forward.heads_q, plan.splits, q.size(0), forward.hdim}
-                             : Shape{forward.batch, forward.heads_q, plan.splits, forward.seqlen_q, forward.hdim};
+    Shape shape      = group ? Shape{plan.splits, forward.heads_q, q.size(0), forward.hdim}
+                             : Shape{plan.splits, forward.batch, forward.heads_q, forward.seqlen_q, forward.hdim};
     return zeros_or_empty(q, shape, ScalarType::Float, plan.zero_parts);
 }
 
@@ -81,8 +122,8 @@ Tensor make_dq_parts(const FwdRequest& forward, const BwdPlan& plan, const Tenso
 Tensor make_key_parts(const FwdRequest& forward, const Tensor& k)
 {
     const bool group = forward.mode == Mode::group;
-    Shape shape      = group ? Shape{k.size(0), forward.heads_q, forward.hdim}
-                             : Shape{forward.batch, forward.seqlen_k, forward.heads_q, forward.hdim};
+    Shape shape      = group ? Shape{forward.heads_q, k.size(0), forward.hdim}
+                             : Shape{forward.batch, forward.heads_q, forward.seqlen_k, forward.hdim};
     return zeros_or_empty(k, shape, k.scalar_type(), group);
 }
 
@@ -98,6 +139,9 @@ void check_bwd_tensors(const BwdTensors& tensors, const std::vector<std::int64_t
     check_like(tensors.v, "v", tensors.k, "k");
     check_like(tensors.dk, "dk", tensors.k, "k");
     check_like(tensors.dv, "dv", tensors.v, "v");
+    check_target(tensors.dq, "dq");
+    check_target(tensors.dk, "dk");
+    check_target(tensors.dv, "dv");
     const Tensor& lse = tensors.lse;
     bool same         = lse.dim() == static_cast<std::int64_t>(lse_shape.size());
     std::string wanted;
@@ -135,7 +179,8 @@ Tensor run_bwd(BwdRequest& request, BwdTensors tensors, std::vector<Tensor> used
     Target dq(tensors.dq, forward.seqlen_q);
     Target dk(tensors.dk, forward.seqlen_k);
     Target dv(tensors.dv, forward.seqlen_k);
-    if(forward.mode == Mode::group)
+    const bool group = forward.mode == Mode::group;
+    if(group)
     {
         // Sequences without queries or keys, and rows of no sequence, are not written by any kernel.
         for(Tensor* tensor : {&dq.written, &dk.written, &dv.written, &delta})
@@ -152,6 +197,7 @@ Tensor run_bwd(BwdRequest& request, BwdTensors tensors, std::vector<Tensor> used
     used.insert(used.end(), {q, k, v, out, dout, tensors.lse, delta, dq.written, dk.written, dv.written, parts});
 
     BwdWorkspace workspace;
+    workspace.rows_k   = group ? k.size(0) : forward.seqlen_k;
     workspace.delta    = delta.data_ptr();
     workspace.dq_parts = parts.data_ptr();
     if(plan.sum_heads != nullptr)

@@ -316,8 +316,13 @@ std::tuple<Tensor, Tensor> kvcache_fwd(Tensor q,
     Tensor queries         = q;
     if(!queries_fit(prepare))
     {
-        queries = make_tensor(
-            q, {request.batch * request.seqlen_q * pack, request.heads_q / pack, request.hdim}, q.scalar_type());
+        const std::int64_t heads = request.heads_q / pack;
+        STD_TORCH_CHECK(!layout_too_large({nullptr, 0, heads * request.hdim, request.hdim}, request.seqlen_q * pack,
+                                          request.hdim),
+                        "q has shape ", describe_shape(q), ": one head of its rows one after the other spans more than "
+                        "2 GiB, which the kernels' 32-bit offsets cannot address. Split the heads or the queries into "
+                        "chunks");
+        queries = make_tensor(q, {request.batch * request.seqlen_q * pack, heads, request.hdim}, q.scalar_type());
         prepare.q_out = queries.data_ptr();
     }
     used.insert(used.end(), {q, k_cache, v_cache, knew, vnew, sequences, queries, out, lse});

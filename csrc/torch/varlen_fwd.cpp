@@ -146,6 +146,7 @@ void run_split(const SplitPlan& plan, FwdRequest request, Tensor q, Tensor k, Te
 std::optional<SplitPlan> plan_parts(const FwdRequest& request, const Tensor& q, const Tensor& k, const Tensor& v,
                                     std::int64_t num_splits)
 {
+    check_num_splits(num_splits);
     const bool asked = request.pages.table != nullptr || num_splits > 1;
     if(request.dropout.p > 0.0 && !asked)
     {

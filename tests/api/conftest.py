@@ -48,10 +48,11 @@ def run_fake(host_library: Path, fake_hip: Path, tmp_path_factory: pytest.TempPa
     ) -> Run:
         directory = root / str(next(numbers))
         document = manifest() if document is None else document
+        gfx = document["gfx"]
         if image is None:
-            write_kernels(directory / "kernels", document)
+            write_kernels(directory / "kernels", document, gfx=gfx)
         else:
-            write_kernels(directory / "kernels", document, image)
+            write_kernels(directory / "kernels", document, image, gfx)
         kernels = environment.pop("FLASH_ATTN_ROCM_KERNELS", str(directory / "kernels"))
         hip = environment.pop("FLASH_ATTN_ROCM_HIP_LIBRARY", str(fake_hip))
         return run_program(program, hip=Path(hip), kernels=Path(kernels), log=directory / "log", **environment)

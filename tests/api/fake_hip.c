@@ -1,7 +1,7 @@
 // A HIP runtime that runs nothing: it appends every call to a log, so that tests can check launches byte by byte.
 //
 // Environment: FAKE_HIP_LOG (file, one JSON object a line), FAKE_HIP_VERSION (as hipRuntimeGetVersion gives it),
-// FAKE_HIP_GFX (architecture of the one device), FAKE_HIP_WAVE_SIZE, FAKE_HIP_LAUNCH_ERROR (error code every launch returns).
+// FAKE_HIP_GFX and FAKE_HIP_NAME (of the one device), FAKE_HIP_WAVE_SIZE, FAKE_HIP_LAUNCH_ERROR (error code every launch returns).
 // It poses as the emulated runtime, so that launches come from CPU tensors. FAKE_HIP_INCOMPLETE leaves out
 // hipModuleLaunchKernel and hipHostRegister.
 #include <stdint.h>
@@ -13,6 +13,7 @@ enum { kNameSize = 256, kMaxFunctions = 64 };
 
 static char function_names[kMaxFunctions][kNameSize];
 static int function_count;
+static _Thread_local int last_error; // of the calls that fail on request
 
 static const char* setting(const char* name, const char* fallback)
 {
@@ -80,13 +81,20 @@ int hipGetDevicePropertiesR0600(char* properties, int device)
     (void)device;
     log_range("hipGetDevicePropertiesR0600", NULL, 0);
     memset(properties, 0, 1472);
-    strcpy(properties, "Fake GPU");
+    snprintf(properties, kNameSize, "%s", setting("FAKE_HIP_NAME", "Fake GPU"));
     const int warp_size       = atoi(setting("FAKE_HIP_WAVE_SIZE", "32"));
     const int multiprocessors = 64;
     memcpy(properties + 308, &warp_size, sizeof(int));
     memcpy(properties + 388, &multiprocessors, sizeof(int));
     snprintf(properties + 1160, kNameSize, "%s", setting("FAKE_HIP_GFX", "gfx1201"));
     return 0;
+}
+
+int hipGetLastError(void)
+{
+    const int error = last_error;
+    last_error      = 0;
+    return error;
 }
 
 const char* hipGetErrorName(int error) { return error == 719 ? "hipErrorLaunchFailure" : "hipErrorUnknown"; }
@@ -169,7 +177,8 @@ int hipModuleLaunchKernel(void* function,
     }
     fprintf(log, "\"}\n");
     fclose(log);
-    return atoi(setting("FAKE_HIP_LAUNCH_ERROR", "0"));
+    last_error = atoi(setting("FAKE_HIP_LAUNCH_ERROR", "0"));
+    return last_error;
 }
 
 #endif

@@ -35,6 +35,12 @@ def test_unusable_pointers_are_errors(run_fake: RunFake, call: str, message: str
     assert run.stdout.startswith(f"-1 {message}")
 
 
+def test_the_name_of_a_gpu_need_not_be_text(run_fake: RunFake) -> None:
+    program = SETUP + "import json\nprint(json.loads(ops.read_json('fa_rocm_describe'))['devices'][0]['name'])"
+    run = run_fake(program, FAKE_HIP_NAME="Card \udcff 9")
+    assert run.stdout == "Card \\xff 9\n", run.stderr
+
+
 def test_size_zero_asks_for_the_length(run_fake: RunFake) -> None:
     program = f"{SETUP}print(library.fa_rocm_describe(None, 0) == len(ops.read_json('fa_rocm_describe')))"
     assert run_fake(program).stdout == "True\n"

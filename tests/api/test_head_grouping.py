@@ -195,6 +195,55 @@ def test_gpus_of_other_families_launch_all_heads_at_once(run_fake: RunFake) -> N
     assert (row["active"], row["reason"]) == (False, "not tried on this GPU")
 
 
+FORWARD = """
+import torch
+from flash_attn_rocm import flash_attn_func
+flash_attn_func(*(torch.zeros(1, 64, 2, 64, dtype=torch.bfloat16) for _ in "qkv"))
+"""
+
+
+def test_a_wrong_cache_size_is_an_error_only_where_heads_are_grouped(run_fake: RunFake) -> None:
+    variables = {"CK_TILE_FMHA_LLC_CACHE_MB": "64MB"}
+    assert 'CK_TILE_FMHA_LLC_CACHE_MB is "64MB"' in run_fake(FORWARD, **variables).stderr
+    gpu = {"FLASH_ATTN_ROCM_EMULATE": "gfx942", "FAKE_HIP_GFX": "gfx942", "FAKE_HIP_WAVE_SIZE": "64"}
+    run = run_fake(FORWARD, document=manifest(gfx="gfx942", wave_size=64), **variables, **gpu)
+    assert run.returncode == 0, run.stderr
+    assert len(run.launches()) == 1
+
+
+USED = """
+import torch
+from flash_attn_rocm.backends import ck
+ck.prepare()
+q = torch.zeros(600, 12, 64, dtype=torch.bfloat16)
+k = torch.zeros(8192, 6, 64, dtype=torch.bfloat16)
+starts = [torch.tensor([0, n, 2 * n], dtype=torch.int32) for n in (300, 4096)]
+for used in (None, torch.tensor([4096, 4096], dtype=torch.int32)):
+    torch.ops.flash_attn_rocm.varlen_fwd(
+        q, k, k, *starts, used, max_seqlen_q=300, max_seqlen_k=4096, softmax_scale=0.1, num_splits=1
+    )
+"""
+
+
+def test_with_lengths_of_keys_all_batch_entries_are_read_at_once(run_fake: RunFake) -> None:
+    """CK's kernels then run tile by tile of all batch entries: a head has the keys and values of both."""
+    args = ARGS | {
+        name: [160 + 8 * number, 8] for number, name in enumerate(("seqstart_q_ptr", "seqstart_k_ptr", "seqlen_k_ptr"))
+    }
+    args |= {name: [184 + 8 * number, 8] for number, name in enumerate(("seqlen_q_ptr", "cu_seqlen_q_ptr"))}
+    args |= {"cu_seqlen_k_ptr": [200, 8], "min_seqlen_q": [208, 4]}
+    row = kernel("group", mode="group", args=args, kargs_bytes=KARGS_BYTES + 56)
+    run = run_fake(USED, document=manifest([row]), CK_TILE_FMHA_LLC_CACHE_MB="4", CK_TILE_FMHA_HEAD_GROUP_LOG="1")
+    assert run.returncode == 0, run.stderr
+    one = 4096 * 64 * 2 * 2
+    assert [
+        f"have {n} bytes a head" in line for n, line in zip((one, 2 * one), run.stderr.splitlines(), strict=True)
+    ] == [
+        True,
+        True,
+    ]
+
+
 CALL = """
 import torch
 from flash_attn_rocm.backends import ck

@@ -132,6 +132,20 @@ def test_a_failed_launch_reports_error_kernel_grid_and_fault(run_fake: RunFake) 
     assert names.count("hipHostRegister") == names.count("hipHostUnregister")
 
 
+def test_a_failed_launch_leaves_no_error_behind_in_the_runtime(run_fake: RunFake) -> None:
+    """torch asks for the thread's last error after launches of its own."""
+    program = f"""
+import ctypes, os, torch
+try:
+    exec({CALL!r})
+except RuntimeError as error:
+    print("hipErrorLaunchFailure" in str(error))
+print(ctypes.CDLL(os.environ["FLASH_ATTN_ROCM_HIP_LIBRARY"]).hipGetLastError())
+"""
+    run = run_fake(program, FAKE_HIP_LAUNCH_ERROR="719")
+    assert run.stdout.split() == ["True", "0"], run.stderr
+
+
 def test_a_list_of_emulated_gpus_may_hold_blanks(kernel_device: str) -> None:
     """The emulated runtime itself takes none; Python writes the list back without them."""
     if kernel_device != "cpu":

@@ -11,8 +11,8 @@ import pytest
 
 from ck.variants import load_variants
 from flash_attn_rocm.archs import default_archs
-from tests.isa.attention import Case
-from tests.isa.attention_backward import Gradients, run_backward
+from tests.isa.attention import Case, from_bits
+from tests.isa.attention_backward import Gradients, fill_arguments, run_backward
 from tests.isa.conftest import GFX
 from tests.isa.hip_runtime import Hip
 
@@ -45,6 +45,33 @@ def check(result: Gradients, dtype: str, label: str) -> None:
         got, expected = getattr(result, name), getattr(result.expected, name)
         worst = np.abs(got - expected).max()
         assert worst <= 2 * EPSILON[dtype] * max(1, np.abs(expected).max()), f"{label}: {name} differs by {worst}"
+
+
+def test_sums_of_parts_stop_at_the_last_one(hip: Hip, ck_manifest: tuple[Path, dict[str, Any]]) -> None:
+    """A sequence of 300 keys where the caller promised 64: there are two parts of 32 keys, and no more are read."""
+    directory, manifest = ck_manifest
+    kernel = next(kernel for kernel in manifest["kernels"] if kernel["op"] == "bwd_sum_keys")
+    parts = np.random.default_rng(1).standard_normal((2, 5, 64)).astype(np.float32)
+    buffers = [hip.buffer(data) for data in (parts, np.zeros((5, 64), np.uint16), np.array([0, 5, 0, 300], np.int32))]
+    values = dict.fromkeys(kernel["args"], 0) | {
+        "parts_ptr": buffers[0].address,
+        "sum_ptr": buffers[1].address,
+        "seqstart_q_ptr": buffers[2].address,
+        "seqstart_k_ptr": buffers[2].address + 8,
+        "stride_parts": 64,
+        "stride_sum": 64,
+        "split_stride_parts": 5 * 64,
+        "hdim_q": 64,
+        "num_splits": 2,
+        "keys_per_split": 32,
+    }
+    function = hip.kernel(directory / manifest["code_objects"][kernel["code_object"]]["file"], kernel["name"])
+    hip.launch(function, fill_arguments(kernel, values), (2, 1, 1), (kernel["block_threads"], 1, 1))
+    got = from_bits(buffers[1].read(), kernel["dtype"])
+    expected = parts[0].astype(np.float64) + parts[1]
+    assert (np.abs(got - expected) <= EPSILON[kernel["dtype"]] * np.abs(expected)).all()
+    for buffer in buffers:
+        buffer.free()
 
 
 def test_every_plain_kernel(hip: Hip, ck_manifest: tuple[Path, dict[str, Any]]) -> None:

@@ -206,6 +206,33 @@ def test_given_tensors_may_be_views(kernel_device: str) -> None:
             assert torch.equal(ours, right)
 
 
+@pytest.mark.parametrize("name", ["dout", "q", "k", "v"])
+@pytest.mark.parametrize("stride", [0, 8], ids=["expanded", "overlapping"])
+def test_rows_that_share_memory(kernel_device: str, name: str, stride: int) -> None:
+    """As of the gradient of a sum over rows. A kernel without mask must not take what follows the last row for rows."""
+    tensors = dict(zip("qkv", make(1, (70, 90), (2, 2), 64, torch.bfloat16), strict=True))
+    tensors["dout"] = normal(1, 70, 2, 64, seed=9)
+    rows = tensors[name].shape[1]
+    tensors[name] = normal(rows * stride + 128, seed=5).as_strided((1, rows, 2, 64), (0, stride, 64, 1))
+    q, k, v, dout = (tensors[key].to(kernel_device) for key in ("q", "k", "v", "dout"))
+    ops = load_ops()
+    out, lse, _ = ops.fwd(q, k, v, **op_arguments(Features()))
+    *grads, _ = ops.bwd(dout, q, k, v, out, lse, **backward_arguments(Features()))
+    own = tuple(tensors[key][0] for key in "qkv")
+    check_gradients(tuple(grad[0] for grad in grads), own, tensors["dout"][0], Features(scale=SCALE), name)
+
+
+@pytest.mark.parametrize("name", ["dq", "dk", "dv"])
+def test_gradients_that_share_memory_are_refused(kernel_device: str, name: str) -> None:
+    ops = load_ops()
+    q, k, v = (tensor.to(kernel_device) for tensor in make(1, (5, 7), (2, 2), 64, torch.bfloat16))
+    out, lse, _ = ops.fwd(q, k, v, **op_arguments(Features()))
+    given = {"dq": torch.empty_like(q), "dk": torch.empty_like(k), "dv": torch.empty_like(v)}
+    given[name] = given[name][:, :1].expand_as(given[name])
+    with pytest.raises(RuntimeError, match=rf"{name} has shape .* and stride 0 in dimension 1"):
+        ops.bwd_out(out, q, k, v, out, lse, *given.values(), **backward_arguments(Features()))
+
+
 @pytest.mark.parametrize("lengths", [(0, 5), (5, 0)], ids=["no queries", "no keys"])
 def test_nothing_to_attend_to(kernel_device: str, lengths: tuple[int, int]) -> None:
     ops = load_ops()

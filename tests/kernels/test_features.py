@@ -216,6 +216,16 @@ def test_dropout_map_is_empty_unless_asked_for(kernel_device: str) -> None:
         ({"seqused_k": torch.tensor([4, 6], dtype=torch.int32)}, "seqused_k has 6 at 1; expected 0 to 5, the"),
         ({"alibi_slopes": torch.ones(3)}, r"alibi_slopes has shape \(3\); expected \(2\) or \(2, 2\)"),
         ({"alibi_slopes": torch.ones(2).double()}, "alibi_slopes has dtype Double; expected Float"),
+        (
+            {"cu_seqlens_q": starts([]), "cu_seqlens_k": starts([]), "max_seqlen_q": -1},
+            "lengths are -1 and 5; allowed: 0",
+        ),
+        (
+            {"cu_seqlens_q": starts([]), "cu_seqlens_k": starts([]), "max_seqlen_k": -9},
+            "lengths are 5 and -9; allowed: 0",
+        ),
+        ({"num_splits": -3}, "num_splits is -3; allowed: 0"),
+        ({"num_splits": 129}, "num_splits is 129; allowed: 0"),
         ({"dropout_p": 0.5}, "rng_state is missing"),
         ({"dropout_p": 0.5, "rng_state": torch.ones(3).long()}, r"rng_state has shape \(3\)"),
     ],

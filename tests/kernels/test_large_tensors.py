@@ -70,6 +70,15 @@ def test_a_cache_whose_heads_span_more_than_2_gib_is_an_error(kernel_device: str
         load_ops().kvcache_fwd(q.to(kernel_device), far, far.clone(), softmax_scale=SCALE)
 
 
+def test_queries_whose_copy_spans_more_than_2_gib_are_an_error(kernel_device: str) -> None:
+    """Batch entries that do not follow each other are copied for decoding; the copy's rows are all heads long."""
+    q = torch.empty(524_290 * 32 * 128, dtype=torch.bfloat16, device=kernel_device)
+    q = q.as_strided((2, 524_289, 32, 128), (4096, 4096, 128, 1))
+    k = torch.zeros(2, 16, 32, 128, dtype=q.dtype, device=kernel_device)
+    with pytest.raises(RuntimeError, match=r"q has shape .* spans more than 2 GiB"):
+        load_ops().kvcache_fwd(q, k, k.clone(), softmax_scale=SCALE)
+
+
 def test_a_cache_whose_entries_are_no_whole_number_of_rows_apart_is_an_error(kernel_device: str) -> None:
     q = normal(2, 1, 1, 64).to(kernel_device)
     odd = torch.zeros(20 * 64 + 8, dtype=q.dtype, device=kernel_device).as_strided((2, 10, 1, 64), (648, 64, 64, 1))
