@@ -61,6 +61,11 @@ def _least(one: int, other: int) -> int:
     return smaller
 
 
+def longest_sequences(q: Tensor, k: Tensor, max_seqlen_q: int, max_seqlen_k: int) -> tuple[int, int]:
+    """No sequence is longer than all of them: larger maxima, which are allowed, would only cost memory and time."""
+    return _least(max_seqlen_q, q.shape[0]), _least(max_seqlen_k, k.shape[0])
+
+
 def attention(
     q: Tensor,
     k: Tensor,
@@ -189,10 +194,10 @@ def varlen_attention(
             alibi_slopes=alibi_slopes,
             num_splits=num_splits,
         )
-    # No sequence is longer than all of them: larger maxima, which are allowed, would only cost memory and time.
-    max_seqlen_q = _least(max_seqlen_q, q.shape[0])
+    longest_q, longest_k = longest_sequences(q, k, max_seqlen_q, max_seqlen_k)
+    max_seqlen_q = longest_q
     if block_table is None and not want_map:  # the map has max_seqlen_k columns
-        max_seqlen_k = _least(max_seqlen_k, k.shape[0])
+        max_seqlen_k = longest_k
     on_ck = _on_ck(q)
     rng_state = _drawn(q, dropout_p, on_ck or want_map or reproducible, generator)
     backend = ck.varlen_forward if on_ck else sdpa_varlen.forward

@@ -302,7 +302,8 @@ def _flash_attn_varlen_backward(
     _check_gradients((dq, dk, dv), (q, k, v))
     _check_dropout(dropout_p, rng_state)
     options = _options(q, dropout_p, softmax_scale, causal, (window_size_left, window_size_right))
-    options |= {"max_seqlen_q": max_seqlen_q, "max_seqlen_k": max_seqlen_k}
+    longest_q, longest_k = calls.longest_sequences(q, k, max_seqlen_q, max_seqlen_k)
+    options |= {"max_seqlen_q": longest_q, "max_seqlen_k": longest_k}
     sequences = (cu_seqlens_q, cu_seqlens_k)
     call = Call(q, k, v, out, softmax_lse, alibi_slopes, rng_state, sequences, options, softcap, deterministic)
     return _write((dq, dk, dv), call, dout)

@@ -96,6 +96,15 @@ def _load() -> ctypes.CDLL:
     return library
 
 
+def current_emulated_device() -> int:
+    """Which of the emulated GPUs is the calling thread's, as hipSetDevice left it; CPU tensors run there."""
+    path, device = paths.hip_library_path(), ctypes.c_int()
+    status = ctypes.CDLL(str(path)).hipGetDevice(ctypes.byref(device))
+    if status != 0:
+        raise RuntimeError(f"hipGetDevice of {path} failed with error {status}")
+    return device.value
+
+
 def _check(library: ctypes.CDLL, status: int) -> None:
     if status != 0:
         raise RuntimeError(last_error(library))

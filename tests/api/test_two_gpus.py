@@ -55,14 +55,18 @@ def gpus(request: pytest.FixtureRequest) -> tuple[str, str]:
     return pair
 
 
-@pytest.fixture(scope="module")
-def answer(gpus: tuple[str, str]) -> dict[str, Any]:
+def _run(program: str, gpus: tuple[str, str]) -> dict[str, Any]:
     variables = os.environ | {"PYTHONPATH": str(SRC), "FLASH_ATTN_ROCM_EMULATE": ",".join(gpus)}
     variables.pop("FLASH_ATTN_ROCM_BACKEND", None)
-    done = subprocess.run([sys.executable, "-c", PROGRAM], env=variables, capture_output=True, text=True, check=False)
+    done = subprocess.run([sys.executable, "-c", program], env=variables, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     found: dict[str, Any] = json.loads(done.stdout)
     return found
+
+
+@pytest.fixture(scope="module")
+def answer(gpus: tuple[str, str]) -> dict[str, Any]:
+    return _run(PROGRAM, gpus)
 
 
 def _launches_by_gpu(counts: dict[str, int], gpus: tuple[str, str]) -> tuple[int, ...]:
@@ -88,3 +92,39 @@ def test_both_devices_are_described_with_their_kernels(answer: dict[str, Any], g
     devices = answer["devices"]
     assert [device["gfx"] for device in devices] == list(gpus)
     assert all(f"/{device['gfx']}/kernels.json" in device["kernels"] for device in devices)
+
+
+GRADIENTS = """
+import ctypes, json
+import torch
+from flash_attn_rocm import flash_attn_func, ops, paths
+from flash_attn_rocm.backends import ck_backward
+from flash_attn_rocm.errors import KernelUnavailableError
+hip = ctypes.CDLL(str(paths.hip_library_path()))
+torch.manual_seed(0)
+q, k, v = (torch.randn(1, 20, heads, 64, dtype=torch.bfloat16) for heads in (4, 2, 2))
+
+def gradients(device):
+    assert hip.hipSetDevice(device) == 0
+    leaves = [tensor.clone().requires_grad_() for tensor in (q, k, v)]
+    return torch.autograd.grad(flash_attn_func(*leaves).sum(), leaves)
+
+apart = [(one - other).abs().max().item() for one, other in zip(gradients(0), gradients(1))]
+try:
+    options = {"softmax_scale": 0.125, "dropout_p": 0.0}
+    ck_backward.gradients((q, q, k, v, q), torch.zeros(1, 4, 20), None, None, None, **options)
+    refused = ""
+except KernelUnavailableError as error:
+    refused = str(error)
+launched = [name for name in json.loads(ops.read_json("fa_rocm_launch_counts")) if "bwd" in name]
+print(json.dumps({"apart": apart, "refused": refused, "launched": launched}))
+"""
+
+
+def test_gradients_come_from_kernels_of_the_current_device() -> None:
+    """The default build has backward kernels for the first of these GPUs only: for the second, torch computes them."""
+    answer = _run(GRADIENTS, ("gfx1201", "gfx1200"))
+    assert answer["launched"]
+    assert all("_gfx1201_" in name for name in answer["launched"])
+    assert max(answer["apart"]) < 0.1
+    assert "the installed kernels for gfx1200" in answer["refused"]

@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from flash_attn_rocm.flash_attn_interface import _flash_attn_varlen_backward
 from tests.kernels.backward_reference import check_gradients
 from tests.kernels.feature_reference import Features
 from tests.kernels.test_features import LENGTHS, SCALE, load_ops, normal, op_arguments, starts
@@ -231,6 +232,25 @@ def test_gradients_that_share_memory_are_refused(kernel_device: str, name: str) 
     given[name] = given[name][:, :1].expand_as(given[name])
     with pytest.raises(RuntimeError, match=rf"{name} has shape .* and stride 0 in dimension 1"):
         ops.bwd_out(out, q, k, v, out, lse, *given.values(), **backward_arguments(Features()))
+
+
+def test_maxima_beyond_all_sequences_cost_nothing(kernel_device: str) -> None:
+    """They would be as many parts of dq: 2^31 keys are 2^25 times 36 KiB here."""
+    ops = load_ops()
+    q, k, v = (tensor[0].to(kernel_device) for tensor in make(1, (70, 90), (2, 2), 128, torch.bfloat16))
+    cu = [starts([20, 50]).to(kernel_device), starts([90, 0]).to(kernel_device)]
+    most = {"max_seqlen_q": 2**31 - 1, "max_seqlen_k": 2**31 - 1}
+    exact = {"max_seqlen_q": 50, "max_seqlen_k": 90}
+    out, lse, _ = ops.varlen_fwd(q, k, v, *cu, **op_arguments(Features()), **exact)
+    arguments = backward_arguments(Features(), deterministic=True)
+    *expected, _ = ops.varlen_bwd(q, q, k, v, out, lse, *cu, **arguments, **exact)
+    *of_op, _ = ops.varlen_bwd(q, q, k, v, out, lse, *cu, **arguments, **most)
+    given = [torch.empty_like(tensor) for tensor in (q, k, v)]
+    _flash_attn_varlen_backward(
+        q, q, k, v, out, lse, *given, *cu, *most.values(), 0.0, SCALE, False, -1, -1, 0.0, None, True
+    )
+    for right, *others in zip(expected, of_op, given, strict=True):
+        assert all(torch.equal(right, other) for other in others)
 
 
 @pytest.mark.parametrize("lengths", [(0, 5), (5, 0)], ids=["no queries", "no keys"])

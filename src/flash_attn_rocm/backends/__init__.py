@@ -10,7 +10,7 @@ from pathlib import Path
 
 import torch
 
-from flash_attn_rocm import environment, paths
+from flash_attn_rocm import environment, ops, paths
 from flash_attn_rocm.archs import load_arch, load_archs
 from flash_attn_rocm.backends import ck
 from flash_attn_rocm.errors import BackendChoiceError, KernelsNotInstalledError
@@ -37,6 +37,7 @@ def choose(
     emulated: tuple[str, ...],
     override: str | None,
     installed: Collection[str],
+    current: int = 0,
     note: str = "",
     rules: Rules = table_rule,
 ) -> Choice:
@@ -49,6 +50,7 @@ def choose(
         emulated: GPUs to emulate for CPU tensors, from FLASH_ATTN_ROCM_EMULATE.
         override: value of FLASH_ATTN_ROCM_BACKEND, if set.
         installed: GPUs whose kernels are installed.
+        current: which of the emulated GPUs is the calling thread's.
         note: what an error should add about the machine's GPUs.
         rules: the policy of each GPU; only asked where it decides.
 
@@ -66,7 +68,7 @@ def choose(
     if forced == "sdpa":
         return Choice("sdpa", "FLASH_ATTN_ROCM_BACKEND=sdpa", gfx)
     if device_type == "cpu" and emulated:
-        return _require_kernels(emulated[0], f"FLASH_ATTN_ROCM_EMULATE={','.join(emulated)}", installed)
+        return _require_kernels(emulated[current], f"FLASH_ATTN_ROCM_EMULATE={','.join(emulated)}", installed)
     if device_type == "cuda" and hip and gfx:
         return _choose_for_gpu(gfx, emulated, (override, rules), installed, note)
     what = {"cpu": "CPU tensors", "cuda": "the GPU is not an AMD GPU"}.get(device_type, f"{device_type} tensors")
@@ -113,7 +115,10 @@ def gpu_name(index: int) -> str:
 
 
 def choice_for(device_type: str, device_index: int | None) -> Choice:
-    """The choice for tensors on this device, with the environment variables as they are now."""
+    """The choice for tensors on this device, with the environment variables as they are now.
+
+    CPU tensors have no index: it is that of an emulated GPU, by default the first.
+    """
     hip = torch.version.hip is not None
     gfx = None
     if device_type == "cuda" and hip:
@@ -125,6 +130,7 @@ def choice_for(device_type: str, device_index: int | None) -> Choice:
         emulated=environment.emulated_gpus(),
         override=os.environ.get(environment.BACKEND) or None,
         installed=frozenset(paths.find_manifests()),
+        current=(device_index or 0) if device_type == "cpu" else 0,
         note=override_note(load_archs()) if gfx else "",
         rules=rule_for,
     )
@@ -174,6 +180,8 @@ def backward_kernels(device_type: str, device_index: int | None) -> Path | None:
     if prepare(device_type, device_index) != "ck":
         return None
     get = os.environ.get
+    if device_type == "cpu" and "," in (get(environment.EMULATE) or ""):
+        device_index = ops.current_emulated_device()
     return _backward_kernels(device_type, device_index, *[get(name) for name in environment.CHOICE])
 
 

@@ -82,7 +82,13 @@ def _wants_grad(tensors: tuple[Tensor | None, ...]) -> bool:
     return any(tensor is not None and tensor.requires_grad for tensor in tensors)
 
 
-def _call(op: Any, tensors: tuple[Tensor | None, ...], **arguments: Any) -> Any:
+def call(op: Any, tensors: tuple[Tensor | None, ...], **arguments: Any) -> Any:
+    """What an op of the host library returns; numbers by name.
+
+    Raises:
+        KernelUnavailableError: no installed kernel covers the call; or a torch.func transform is active that the op
+            cannot follow.
+    """
     if torch.compiler.is_compiling():
         return op(*tensors, **arguments)
     transformed = torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0
@@ -180,7 +186,7 @@ def forward(
     """
     del want_lse  # the kernels always write it
     q, softmax_scale = _positive_scale(q, softmax_scale)
-    out, lse, random_map = _call(
+    out, lse, random_map = call(
         torch.ops.flash_attn_rocm.fwd,
         (q, k, v, _contiguous(alibi_slopes), rng_state),
         softmax_scale=softmax_scale,
@@ -231,7 +237,7 @@ def varlen_forward(
     if block_table is not None:
         _check_pages(k)
     q, softmax_scale = _positive_scale(q, softmax_scale)
-    out, lse, random_map = _call(
+    out, lse, random_map = call(
         torch.ops.flash_attn_rocm.varlen_fwd,
         (
             q,
@@ -305,7 +311,7 @@ def kvcache_forward(
                 "out anew, or set FLASH_ATTN_ROCM_BACKEND=sdpa"
             )
     q, softmax_scale = _positive_scale(_rows_contiguous(q), softmax_scale)
-    out, lse = _call(
+    out, lse = call(
         torch.ops.flash_attn_rocm.kvcache_fwd,
         (
             q,

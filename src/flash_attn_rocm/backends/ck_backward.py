@@ -94,10 +94,10 @@ def gradients(
         pairs = zip(targets, tensors[1:4], strict=True)
         dq, dk, dv = (torch.empty_like(tensor) if target is None else target for target, tensor in pairs)
         with torch.no_grad():
-            softmax_d = getattr(ops, name + "_out")(*before, dq, dk, dv, *after, **options)
+            softmax_d = ck.call(getattr(ops, name + "_out"), (*before, dq, dk, dv, *after), **options)
         ck.mark_written(dq, dk, dv)
     else:
-        *grads, softmax_d = getattr(ops, name)(*before, *after, **options)
+        *grads, softmax_d = ck.call(getattr(ops, name), (*before, *after), **options)
         hdim = tensors[1].shape[-1]
         dq, dk, dv = (grad[..., :hdim] if grad.shape[-1] != hdim else grad for grad in grads)
     # The kernels' own holds the probability that a weight is kept.
