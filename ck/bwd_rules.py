@@ -6,9 +6,9 @@ from ck.bwd_tiling import BwdTile
 from ck.variants import Variant
 from flash_attn_rocm.archs import Arch
 
-_BYTES_PER_ELEMENT = 2
+BYTES_PER_ELEMENT = 2
 _MATRIX_EDGE = 16  # the policy moves P and dS in tiles of this edge
-_MAX_BLOCK_THREADS = 1024
+MAX_BLOCK_THREADS = 1024
 
 
 def why_bwd_illegal(arch: Arch, variant: Variant, tile: BwdTile) -> str | None:
@@ -36,8 +36,8 @@ def _check_waves(arch: Arch, tile: BwdTile) -> str | None:
             return f"{what} {size} is not a multiple of {waves} waves of {_MATRIX_EDGE}"
     if keys % depth:
         return f"{keys} keys are not a multiple of the dQ unroll {depth}"
-    if tile.wave_count * arch.wave_size > _MAX_BLOCK_THREADS:
-        return f"{tile.wave_count} waves of {arch.wave_size} lanes exceed {_MAX_BLOCK_THREADS} threads"
+    if tile.wave_count * arch.wave_size > MAX_BLOCK_THREADS:
+        return f"{tile.wave_count} waves of {arch.wave_size} lanes exceed {MAX_BLOCK_THREADS} threads"
     return None
 
 
@@ -45,7 +45,7 @@ def _check_memory(arch: Arch, tile: BwdTile) -> str | None:
     queries, keys, _, hdim = tile.block
     # K twice before the loop; Q and dO twice each, dS and the exchange of P in it.
     loop = 4 * queries * hdim + 2 * queries * keys
-    lds_bytes = max(2 * keys * hdim, loop) * _BYTES_PER_ELEMENT
+    lds_bytes = max(2 * keys * hdim, loop) * BYTES_PER_ELEMENT
     if lds_bytes > arch.lds_kib * 1024:
         return f"needs about {lds_bytes} bytes of LDS; {arch.gfx} gives a workgroup {arch.lds_kib} KiB"
     return None

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from ck.errors import TableError, check_keys
-from ck.variants import DTYPES, PADDINGS, Variant
+from ck.table_rows import check_served, read_ints
+from ck.variants import Variant
 
 _ROW_KEYS: dict[str, type | tuple[type, ...]] = {
     "dtypes": list,
@@ -67,15 +68,8 @@ class BwdTile:
 BwdTileTable = dict[tuple[str, int, str], BwdTile]
 
 
-def _ints(row: dict[str, Any], key: str, count: int, where: str, path: Path) -> tuple[int, ...]:
-    values = row[key]
-    if len(values) != count or any(type(value) is not int or value <= 0 for value in values):
-        raise TableError(path, f"{where}: {key} is {values!r}; expected {count} positive integers")
-    return tuple(values)
-
-
 def _pair(row: dict[str, Any], key: str, where: str, path: Path) -> tuple[int, int]:
-    first, second = _ints(row, key, 2, where, path)
+    first, second = read_ints(row, key, 2, where, path)
     return first, second
 
 
@@ -89,11 +83,9 @@ def parse_bwd_tiles(rows: list[Any], path: Path) -> BwdTileTable:
     for index, row in enumerate(rows, start=1):
         where = f"[[bwd_tiles]] row {index}"
         checked: dict[str, Any] = check_keys(row, _ROW_KEYS, path, where)
-        for key, allowed in (("dtypes", DTYPES), ("paddings", PADDINGS)):
-            if not checked[key] or not set(checked[key]) <= set(allowed):
-                raise TableError(path, f"{where}: {key} is {checked[key]!r}; allowed: {list(allowed)}")
-        m, n, depth, hdim = _ints(checked, "block", 4, where, path)
-        x, y, z = _ints(checked, "matrix", 3, where, path)
+        check_served(checked, where, path)
+        m, n, depth, hdim = read_ints(checked, "block", 4, where, path)
+        x, y, z = read_ints(checked, "matrix", 3, where, path)
         tile = BwdTile(
             (m, n, depth, hdim),
             _pair(checked, "score_waves", where, path),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ck.bwd_rules import why_bwd_illegal
+from ck.bwd_rules import BYTES_PER_ELEMENT, MAX_BLOCK_THREADS, why_bwd_illegal
 from ck.bwd_tiling import BwdTile
 from ck.tiling import Tile
 from ck.variants import Variant
@@ -13,11 +13,9 @@ _MATRIX_SHAPES: dict[str, tuple[tuple[int, int, int], ...]] = {
     "wmma": ((16, 16, 16),),
     "mfma": ((16, 16, 16), (16, 16, 32), (32, 32, 8), (32, 32, 16)),
 }
-_BYTES_PER_ELEMENT = 2
 _MAX_HDIM = 256
 # Head dims for which CK's shape knows a tile length (ceil_to_qualified_tile_length).
 _ODD_HDIMS = (48, 96, 160, 192)
-_MAX_BLOCK_THREADS = 1024
 
 
 def why_illegal(arch: Arch, variant: Variant, tile: Tile | BwdTile) -> str | None:
@@ -54,10 +52,10 @@ def _check_tile(arch: Arch, tile: Tile) -> str | None:
         return f"{n0} keys per step are not a multiple of the PV unroll {k1}"
     if hdim > _MAX_HDIM or not (hdim in _ODD_HDIMS or hdim & (hdim - 1) == 0):
         return f"head dim {hdim}: CK's pipeline takes powers of two up to {_MAX_HDIM} and {_ODD_HDIMS}"
-    if tile.wave_count * arch.wave_size > _MAX_BLOCK_THREADS:
-        return f"{tile.wave_count} waves of {arch.wave_size} lanes exceed {_MAX_BLOCK_THREADS} threads"
+    if tile.wave_count * arch.wave_size > MAX_BLOCK_THREADS:
+        return f"{tile.wave_count} waves of {arch.wave_size} lanes exceed {MAX_BLOCK_THREADS} threads"
     # K and V take turns in LDS; padding against bank conflicts adds less than an eighth.
-    lds_bytes = max(n0 * k0, n1 * k1) * _BYTES_PER_ELEMENT * 9 // 8
+    lds_bytes = max(n0 * k0, n1 * k1) * BYTES_PER_ELEMENT * 9 // 8
     if lds_bytes > arch.lds_kib * 1024:
         return f"needs about {lds_bytes} bytes of LDS; {arch.gfx} gives a workgroup {arch.lds_kib} KiB"
     return None

@@ -10,7 +10,8 @@ from typing import Any
 
 from ck.bwd_tiling import BwdTile, BwdTileTable, bwd_tile_for, parse_bwd_tiles
 from ck.errors import TableError, check_keys
-from ck.variants import DTYPES, PADDINGS, TILED_OPS, Variant
+from ck.table_rows import check_served, read_ints
+from ck.variants import TILED_OPS, Variant
 
 TILES_DIR = Path(__file__).parent / "tiles"
 _ROW_KEYS: dict[str, type | tuple[type, ...]] = {
@@ -73,21 +74,12 @@ class Tile:
 TileTable = dict[tuple[str, str, int, str, int, bool], Tile]
 
 
-def _ints(row: dict[str, Any], key: str, count: int, where: str, path: Path) -> tuple[int, ...]:
-    values = row[key]
-    if len(values) != count or any(type(value) is not int or value <= 0 for value in values):
-        raise TableError(path, f"{where}: {key} is {values!r}; expected {count} positive integers")
-    return tuple(values)
-
-
 def _add_row(table: TileTable, row: Any, where: str, path: Path) -> None:
     checked: dict[str, Any] = check_keys(row, _ROW_KEYS, path, where, optional=("page", "pipeline"))
-    for key, allowed in (("dtypes", DTYPES), ("paddings", PADDINGS)):
-        if not checked[key] or not set(checked[key]) <= set(allowed):
-            raise TableError(path, f"{where}: {key} is {checked[key]!r}; allowed: {list(allowed)}")
+    check_served(checked, where, path)
     if checked["op"] not in TILED_OPS:
         raise TableError(path, f"{where}: op is {checked['op']!r}; allowed: {list(TILED_OPS)}")
-    b, w, x = (_ints(checked, k, n, where, path) for k, n in (("block", 6), ("waves", 3), ("matrix", 3)))
+    b, w, x = (read_ints(checked, k, n, where, path) for k, n in (("block", 6), ("waves", 3), ("matrix", 3)))
     pipeline = checked.get("pipeline", PIPELINES[0])
     if pipeline not in PIPELINES:
         raise TableError(path, f"{where}: pipeline is {pipeline!r}; allowed: {list(PIPELINES)}")

@@ -16,7 +16,7 @@ CHECK_VALUES = "FLASH_ATTN_ROCM_CHECK_VALUES"
 POLICY = "FLASH_ATTN_ROCM_POLICY"
 GFX_OVERRIDE = "HSA_OVERRIDE_GFX_VERSION"  # ROCm's: makes every GPU pose as another
 
-# Everything in the environment that the choice of a backend depends on.
+# Everything in the environment that the choice of a backend depends on, but POLICY, which is read once per process.
 CHOICE = (BACKEND, EMULATE, KERNELS)
 # What a bug report should show.
 REPORTED = (*CHOICE, LIBRARY, EMULATOR, HIP_LIBRARY, CHECK_VALUES, POLICY, GFX_OVERRIDE)

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable
-
 import pytest
 import torch
 import torch.nn.functional as F
@@ -12,22 +9,11 @@ from torch import Tensor, nn
 
 from tests.kernels.backward_reference import check_gradients
 from tests.kernels.feature_reference import Features
+from tests.kernels.test_coverage import launched_by
 
 
 def normal(*shape: int, seed: int = 0) -> Tensor:
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed + sum(shape))).to(torch.bfloat16)
-
-
-def launched_by(call: Callable[[], object]) -> set[str]:
-    """Names of the kernels that a call launches, as the host library counts them."""
-    from flash_attn_rocm import ops
-    from flash_attn_rocm.backends import ck
-
-    ck.prepare()
-    before = json.loads(ops.read_json("fa_rocm_launch_counts"))
-    call()
-    after = json.loads(ops.read_json("fa_rocm_launch_counts"))
-    return {name for name in after if after[name] > before.get(name, 0)}
 
 
 def inputs(device: str, hdim: int = 64) -> tuple[list[Tensor], Tensor]:

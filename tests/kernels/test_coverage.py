@@ -44,6 +44,9 @@ def launch_counts() -> dict[str, int]:
 
 def launched_by(call: Callable[[], object]) -> set[str]:
     """Names of the kernels that a call launches."""
+    from flash_attn_rocm.backends import ck
+
+    ck.prepare()
     before = launch_counts()
     call()
     after = launch_counts()

@@ -13,7 +13,7 @@ from flash_attn_rocm.errors import InputError, KernelUnavailableError
 from flash_attn_rocm.flash_attn_interface import _flash_attn_varlen_forward
 from flash_attn_rocm.reference import Mask, Scoring
 from flash_attn_rocm.reference_sequences import varlen_in
-from tests.kernels.test_features import normal
+from tests.kernels.test_features import normal, starts
 
 SCALE = 0.125
 NAN = float("nan")
@@ -23,11 +23,6 @@ LENGTHS_Q = [3, 1, 70, 0]
 def ints(values: list[int]) -> Tensor:
     """A table."""
     return torch.tensor(values, dtype=torch.int32)
-
-
-def starts(lengths: list[int]) -> Tensor:
-    """cu_seqlens of these lengths."""
-    return ints([0, *torch.tensor(lengths).cumsum(0).tolist()])
 
 
 @pytest.fixture(params=["ck", "sdpa"])
