@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from flash_attn_rocm.gradients import Call, by_recomputing, first_order, kernels_cover
+from flash_attn_rocm.gradients import Call, by_kernels, by_recomputing, kernels_cover
 
 _NOT_OF_THE_OPS = ("return_dropout_map", "num_splits", "softcap", "deterministic")
 
@@ -48,7 +48,7 @@ def backward(ctx: Any, grad_out: Tensor | None, grad_lse: Tensor | None, _: Tens
     # operations have second derivatives, and only they differentiate lse. Where no kernel covers the call, torch's
     # fused attention takes less memory than first_order would.
     if grad_out is not None and grad_lse is None and not torch.is_grad_enabled() and kernels_cover(call):
-        dq, dk, dv, _ = first_order(call, grad_out)
+        dq, dk, dv, _ = by_kernels(call, grad_out)
         grads: tuple[Tensor, ...] = (dq, dk, dv)
     else:
         grads = by_recomputing(call, grad_out, grad_lse)

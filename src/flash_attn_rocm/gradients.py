@@ -69,6 +69,22 @@ def kernels_cover(call: Call) -> bool:
     )
 
 
+def by_kernels(
+    call: Call, dout: Tensor, targets: tuple[Tensor | None, ...] = (None, None, None)
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """What `first_order` gives, from CK's kernels, of a call that `kernels_cover`."""
+    return ck_backward.gradients(
+        (dout, call.q, call.k, call.v, call.out),
+        call.lse,
+        call.sequences,
+        call.alibi_slopes,
+        call.rng_state,
+        targets,
+        deterministic=call.ordered,
+        **call.options,
+    )
+
+
 def first_order(
     call: Call, dout: Tensor, targets: tuple[Tensor | None, ...] = (None, None, None)
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -77,16 +93,7 @@ def first_order(
     The kernels write into those of `targets` (dq, dk, dv) that are given, and these are returned.
     """
     if kernels_cover(call):
-        return ck_backward.gradients(
-            (dout, call.q, call.k, call.v, call.out),
-            call.lse,
-            call.sequences,
-            call.alibi_slopes,
-            call.rng_state,
-            targets,
-            deterministic=call.ordered,
-            **call.options,
-        )
+        return by_kernels(call, dout, targets)
     options = dict(call.options)
     window = (options.pop("window_left"), options.pop("window_right"))
     tensors = (dout, call.q, call.k, call.v, call.out, call.lse)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from unittest.mock import Mock
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -42,6 +44,15 @@ def test_autograd_runs_the_backward_kernels(kernel_device: str, causal: bool, hd
         Features(causal=causal),
         "flash_attn_func",
     )
+
+
+def test_kernels_are_looked_for_once_a_backward(kernel_device: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    from flash_attn_rocm.backends import ck_backward
+
+    covers = Mock(wraps=ck_backward.covers)
+    monkeypatch.setattr(ck_backward, "covers", covers)
+    gradients(*inputs(kernel_device))
+    covers.assert_called_once()
 
 
 def test_deterministic_runs_kernels_that_add_in_order(kernel_device: str) -> None:
