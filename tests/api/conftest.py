@@ -39,16 +39,20 @@ RunFake = Callable[..., Run]
 
 @pytest.fixture(scope="session")
 def run_fake(host_library: Path, fake_hip: Path, tmp_path_factory: pytest.TempPathFactory) -> RunFake:
-    """Run a program in a fresh process with fake runtime and fake kernels; see fake_runtime.run_program."""
+    """Run a program in a fresh process with fake runtime and fake kernels of `gfx`; see fake_runtime.run_program."""
     root = tmp_path_factory.mktemp("runs")
     numbers = itertools.count()
 
     def run(
-        program: str, *, document: dict[str, Any] | None = None, image: bytes | None = None, **environment: str
+        program: str,
+        *,
+        document: dict[str, Any] | None = None,
+        image: bytes | None = None,
+        gfx: str = "gfx1201",
+        **environment: str,
     ) -> Run:
         directory = root / str(next(numbers))
         document = manifest() if document is None else document
-        gfx = document["gfx"]
         if image is None:
             write_kernels(directory / "kernels", document, gfx=gfx)
         else:

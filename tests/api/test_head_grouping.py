@@ -190,7 +190,7 @@ def test_gpus_of_other_families_launch_all_heads_at_once(run_fake: RunFake) -> N
     for gfx in ("gfx942", "gfx90a", "gfx950"):
         assert not load_archs()[gfx].head_grouping
     document = manifest(gfx="gfx942", wave_size=64)
-    run = run_fake(DESCRIBE, document=document, FAKE_HIP_GFX="gfx942:sramecc+", FAKE_HIP_WAVE_SIZE="64")
+    run = run_fake(DESCRIBE, document=document, gfx="gfx942", FAKE_HIP_GFX="gfx942:sramecc+", FAKE_HIP_WAVE_SIZE="64")
     row = json.loads(run.stdout)["devices"][0]["head_grouping"]
     assert (row["active"], row["reason"]) == (False, "not tried on this GPU")
 
@@ -206,7 +206,7 @@ def test_a_wrong_cache_size_is_an_error_only_where_heads_are_grouped(run_fake: R
     variables = {"CK_TILE_FMHA_LLC_CACHE_MB": "64MB"}
     assert 'CK_TILE_FMHA_LLC_CACHE_MB is "64MB"' in run_fake(FORWARD, **variables).stderr
     gpu = {"FLASH_ATTN_ROCM_EMULATE": "gfx942", "FAKE_HIP_GFX": "gfx942", "FAKE_HIP_WAVE_SIZE": "64"}
-    run = run_fake(FORWARD, document=manifest(gfx="gfx942", wave_size=64), **variables, **gpu)
+    run = run_fake(FORWARD, document=manifest(gfx="gfx942", wave_size=64), gfx="gfx942", **variables, **gpu)
     assert run.returncode == 0, run.stderr
     assert len(run.launches()) == 1
 
