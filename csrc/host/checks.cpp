@@ -15,6 +15,9 @@ namespace {
 constexpr std::int64_t kInt32Max    = std::numeric_limits<std::int32_t>::max();
 constexpr std::int64_t kVectorBytes = 16;
 
+// The kernels' tanh is right to about 1e-7, so that scores are to 1e-7 of the cap.
+constexpr double kMaxSoftcap = 10000;
+
 // a * b + c for non-negative values; saturates instead of overflowing.
 std::int64_t multiply_add(std::int64_t a, std::int64_t b, std::int64_t c)
 {
@@ -77,6 +80,12 @@ void check_fwd_request(const FwdRequest& request)
     if(!(request.softcap >= 0.0 && request.softcap <= std::numeric_limits<float>::max()))
     {
         fail("softcap is ", request.softcap, "; allowed: 0 (off) or a finite positive number");
+    }
+    if(request.softcap > kMaxSoftcap)
+    {
+        fail(kNoKernel, concat("the kernels' soft caps end at ", kMaxSoftcap, ", but softcap is ", request.softcap,
+                               ": beyond, scores would lose more than results in 16 bits do. Set "
+                               "FLASH_ATTN_ROCM_BACKEND=sdpa, or softcap=0 for no cap"));
     }
 }
 

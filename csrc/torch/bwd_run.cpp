@@ -97,11 +97,16 @@ struct Target
 };
 
 // Rows behind the last one must read as zeros, which the kernels leave to the bounds of a head's memory: rows that
-// overlap (as those of an expanded tensor) would put them inside.
+// overlap (as those of an expanded tensor, or a single row with a stride of 0) would put them inside.
 Tensor input(const Tensor& tensor, std::int64_t seqlen, const char* name)
 {
-    const bool overlap = view_of(tensor).row_stride < tensor.size(tensor.dim() - 1);
-    return aligned(readable(overlap ? torch::stable::contiguous(tensor) : tensor, seqlen, name));
+    if(view_of(tensor).row_stride >= tensor.size(tensor.dim() - 1))
+    {
+        return aligned(readable(tensor, seqlen, name));
+    }
+    Tensor apart = make_tensor_like(tensor); // torch may call the tensor contiguous, and then contiguous() is itself
+    torch::stable::copy_(apart, tensor);
+    return aligned(readable(apart, seqlen, name));
 }
 
 Tensor zeros_or_empty(const Tensor& like, const Shape& shape, ScalarType dtype, bool zeros)

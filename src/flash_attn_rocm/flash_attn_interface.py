@@ -8,6 +8,7 @@ which take memory for the scores, (batch, nheads, seqlen_q, seqlen_k). What the 
 from __future__ import annotations
 
 import inspect
+import itertools
 from collections.abc import Callable
 from typing import Any, ClassVar
 
@@ -177,6 +178,22 @@ def _check_gradients(buffers: tuple[Tensor | None, ...], inputs: tuple[Tensor, .
     for name, buffer, tensor in zip(("q", "k", "v"), buffers, inputs, strict=True):
         if buffer is not None:
             check_buffer(f"d{name}", buffer, name, tensor)
+            _check_own_memory(f"d{name}", buffer)
+    given = [(name, buffer) for name, buffer in zip(("dq", "dk", "dv"), buffers, strict=True) if buffer is not None]
+    for (first, one), (second, other) in itertools.combinations(given, 2):
+        if one is other:
+            raise InputError(
+                f"{first} and {second} are one tensor; expected two: each gradient needs memory of its own"
+            )
+
+
+def _check_own_memory(name: str, buffer: Tensor) -> None:
+    for dimension, (size, stride) in enumerate(zip(buffer.shape, buffer.stride(), strict=True)):
+        if size > 1 and stride == 0:
+            raise InputError(
+                f"{name} has stride 0 in dimension {dimension}: several of its elements are one place in memory; "
+                "expected a tensor that is not expanded"
+            )
 
 
 def _check_dropout(dropout_p: float, rng_state: Tensor | None) -> None:

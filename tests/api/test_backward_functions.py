@@ -5,11 +5,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
+from flash_attn_rocm.errors import InputError
 from tests.api.attention_reference import attention_fp64
 from tests.api.test_gradients import launched_by
 from tests.kernels.backward_reference import check_gradients
@@ -160,3 +162,21 @@ def test_what_no_kernel_covers_is_known_without_running(installed: Path) -> None
         {"dtype": torch.float16},  # this profile has ALiBi with dropout in bf16 only
     ):
         assert not covers(manifest, **{**call, **change}), change
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda dq, dk, dv: (dq, dk, dk), "dk and dv are one tensor"),
+        (lambda dq, dk, dv: (dq[:, :1].expand_as(dq), dk, dv), "dq has stride 0 in dimension 1"),
+    ],
+    ids=["one tensor twice", "expanded"],
+)
+def test_gradients_without_memory_of_their_own(change: Any, message: str) -> None:
+    from flash_attn_rocm.flash_attn_interface import _flash_attn_backward
+
+    q = torch.zeros(1, 5, 2, 64, dtype=torch.bfloat16)
+    given = change(*(torch.empty_like(q) for _ in "qkv"))
+    lse = torch.zeros(1, 2, 5)
+    with pytest.raises(InputError, match=message):
+        _flash_attn_backward(q, q, q, q, q, lse, *given, 0.0, 0.125, False, -1, -1, 0.0, None, deterministic=False)

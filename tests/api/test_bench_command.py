@@ -158,3 +158,19 @@ def test_requests_that_cannot_be_carried_out(
 def test_the_schema_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["bench", "--schema"]) == 0
     assert json.loads(capsys.readouterr().out)["title"] == "flash-attn-rocm bench --json"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["bench", "--seqlens", "abc"], "abc; allowed: whole numbers from 1"),
+        (["bench", "--batch", "0"], "0; allowed: whole numbers from 1"),
+        (["bench", "--measure", "nan"], "nan; allowed: 0 to 3600 seconds"),
+        (["tune", "--warmup", "soon"], "soon; allowed: 0 to 3600 seconds"),
+        (["verify", "--timeout", "soon"], "soon is no time limit; allowed: above 0 to"),
+    ],
+)
+def test_options_that_are_no_numbers(capsys: pytest.CaptureFixture[str], arguments: list[str], message: str) -> None:
+    with pytest.raises(SystemExit):
+        main(arguments)
+    assert message in capsys.readouterr().err

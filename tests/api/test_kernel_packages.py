@@ -353,3 +353,12 @@ def test_what_no_installed_kernel_covers(run_fake: RunFake, program: str, messag
     assert "`./pixiw run build --arch gfx1201 --profile full`" in run.stderr
     assert "FLASH_ATTN_ROCM_BACKEND=sdpa" in run.stderr
     assert not run.launches()
+
+
+def test_a_soft_cap_that_kernels_would_compute_too_coarsely(run_fake: RunFake) -> None:
+    """Their tanh, 1 - 2 / (exp(2 x) + 1) in float32, is right to 6e-8: with a cap of 1e6 scores were off by 0.06."""
+    for softcap, right in ((10000.0, "softcap is 10000, but the installed"), (10001.0, "soft caps end at 10000")):
+        run = run_fake(call(arguments=f", softcap={softcap}"))
+        assert "KernelUnavailableError: " in run.stderr
+        assert right in run.stderr
+        assert "FLASH_ATTN_ROCM_BACKEND=sdpa" in run.stderr

@@ -21,14 +21,16 @@ _LONGEST_S = 3600.0
 
 
 def _positive(text: str) -> int:
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"{text}; allowed: 1 or more")
-    return value
+    if not (text.isdecimal() and int(text) >= 1):
+        raise argparse.ArgumentTypeError(f"{text}; allowed: whole numbers from 1")
+    return int(text)
 
 
 def _seconds(text: str) -> float:
-    value = float(text)
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
     if not 0.0 <= value <= _LONGEST_S:
         raise argparse.ArgumentTypeError(f"{text}; allowed: 0 to {_LONGEST_S:g} seconds")
     return value

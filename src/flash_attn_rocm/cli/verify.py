@@ -27,7 +27,10 @@ _LONGEST_S = 1e6  # far above any case, far below what a wait on a pipe can take
 
 def _seconds(text: str) -> float:
     """A time limit, from an option; NaN fails the comparison."""
-    value = float(text)
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
     if not 0.0 < value <= _LONGEST_S:
         raise argparse.ArgumentTypeError(f"{text} is no time limit; allowed: above 0 to {_LONGEST_S:g} seconds")
     return value
