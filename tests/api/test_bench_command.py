@@ -94,6 +94,18 @@ def test_what_is_not_installed_is_listed(tmp_path: Path, capsys: pytest.CaptureF
     assert "FA2 CK: unavailable: FLASH_ATTN_ROCM_BACKEND=ck cannot be followed" in printed
 
 
+def test_a_run_that_measures_nothing_fails(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["bench", *QUICK, "--seqlens", "32", "--device", "cpu", "--methods", "ck"]) == 1
+    assert "FA2 CK: unavailable" in " ".join(capsys.readouterr().out.split())
+
+
+def test_a_comparison_writes_no_results(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    report = tmp_path / "a.json"
+    assert main(["bench", "--compare", "a.json", "b.json", "--json", str(report)]) == 2
+    assert "--compare measures nothing to write" in capsys.readouterr().err
+    assert not report.exists()
+
+
 def test_a_method_with_its_arguments_in_the_wrong_order_fails_the_command(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -38,12 +38,14 @@ def _chosen(names: list[str] | None) -> list[Method]:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Measure and print; 1 where a method's result is wrong, or it raised."""
+    """Measure and print; 1 where a method's result is wrong, one raised, or none could be measured."""
     console = Console(width=None if os.environ.get("COLUMNS") or os.isatty(1) else 160, highlight=False)
     if arguments.schema:
         print(SCHEMA_FILE.read_text(encoding="utf-8"), end="")
         return 0
     if arguments.compare:
+        if arguments.json or arguments.plot:
+            raise InputError("--compare measures nothing to write: give it without --json and --plot")
         first, second = (report.read(path) for path in arguments.compare)
         console.print(compare.compare(first, second))
         return 0
@@ -73,4 +75,5 @@ def run(arguments: argparse.Namespace) -> int:
         console.print(table)
     for line in report.remarks(document):
         console.print(line, markup=False)
-    return 1 if any(row.status in ("wrong", "failed") for row in rows) else 0
+    nothing = not any(row.status == "ok" for row in rows)
+    return 1 if nothing or any(row.status in ("wrong", "failed") for row in rows) else 0
