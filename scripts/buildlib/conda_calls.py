@@ -26,7 +26,11 @@ class CondaError(BuildError):
 
 
 def index_channel(channel: Path) -> None:
-    """Write the repodata of a channel directory; unchanged packages are not read again."""
+    """Write the repodata of a channel directory.
+
+    Every package is read again: the indexer knows packages by their file names, and two builds of one package share it,
+    so that an installation would take the older one from the package cache.
+    """
     _call("index", channel=str(channel))
 
 
@@ -92,7 +96,7 @@ async def _run(action: str, request: dict[str, Any]) -> Any:
     from rattler.index import index_fs
 
     if action == "index":
-        await index_fs(Path(request["channel"]), write_zst=False, write_shards=False)
+        await index_fs(Path(request["channel"]), write_zst=False, write_shards=False, force=True)
         return None
     overrides = rattler.VirtualPackageOverrides.from_env()
     platform = request.get("platform", "linux-64")

@@ -102,7 +102,7 @@ def test_who_compiles_nothing_needs_no_launcher(
 def test_a_failure_shows_the_command_that_ran(workshop: Workshop, sccache: Path) -> None:
     write_script(sccache, '#!/bin/sh\necho "$*" >> "$0.log"\necho "error: no server" >&2\nexit 2\n')
     with pytest.raises(CompileError) as error:
-        workshop.build(hdims=(64,), launcher=(str(sccache),))
+        workshop.build(hdims=(64,), launcher=(str(sccache),), max_jobs=1)
     launcher, _, rest = error.value.command.partition(" ")
     assert launcher == str(sccache)
     assert rest in sccache.with_suffix(".log").read_text().splitlines()
