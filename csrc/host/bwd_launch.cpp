@@ -2,25 +2,17 @@
 #include "bwd_launch.hpp"
 
 #include <algorithm>
-#include <limits>
 
 #include "dispatch.hpp"
 #include "error.hpp"
+#include "integers.hpp"
 #include "kernel_args.hpp"
 #include "launch.hpp"
 
 namespace flash_attn_rocm {
 namespace {
 
-constexpr std::int64_t kInt32Max   = std::numeric_limits<std::int32_t>::max();
 constexpr std::int64_t kFloatBytes = sizeof(float);
-
-std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
-
-const void* advance(const void* pointer, std::int64_t elements, std::int64_t element_bytes)
-{
-    return pointer == nullptr ? nullptr : static_cast<const char*>(pointer) + elements * element_bytes;
-}
 
 // A tensor of the workspace: contiguous rows of the head dim, head by head. Parts of dq are outermost, so that all
 // other strides, which CK's kernels have in 32 bits, are those of one part.

@@ -8,11 +8,11 @@
 #include <numbers>
 
 #include "error.hpp"
+#include "integers.hpp"
 
 namespace flash_attn_rocm {
 namespace {
 
-constexpr std::int64_t kInt32Max    = std::numeric_limits<std::int32_t>::max();
 constexpr std::int64_t kVectorBytes = 16;
 
 // The kernels' tanh is right to about 1e-7, so that scores are to 1e-7 of the cap.

@@ -6,13 +6,12 @@
 #include <tuple>
 
 #include "error.hpp"
+#include "integers.hpp"
 
 namespace flash_attn_rocm {
 namespace {
 
 constexpr std::int64_t kMaxGridX = 2'147'483'647;
-
-std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
 bool padding_fits(const KernelInfo& kernel, const FwdRequest& request)
 {

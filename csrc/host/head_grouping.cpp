@@ -6,6 +6,7 @@
 #include <string>
 
 #include "error.hpp"
+#include "integers.hpp"
 #include "text.hpp"
 
 namespace flash_attn_rocm {
@@ -14,8 +15,6 @@ namespace {
 constexpr const char* kSizeName   = "CK_TILE_FMHA_LLC_CACHE_MB";
 constexpr std::int64_t kMebibyte   = 1 << 20;
 constexpr std::int64_t kLargeCache = 64 * kMebibyte;
-
-std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
 bool is_on(const char* name)
 {
@@ -28,11 +27,6 @@ bool is_on(const char* name)
         }
     }
     return true;
-}
-
-const void* advance(const void* pointer, std::int64_t bytes)
-{
-    return pointer == nullptr ? nullptr : static_cast<const char*>(pointer) + bytes;
 }
 
 } // namespace
@@ -91,13 +85,13 @@ FwdRequest slice_heads(const FwdRequest& request, std::int64_t first, std::int64
     FwdRequest part          = request;
     part.heads_q             = count;
     part.heads_k             = count / ratio;
-    part.q.data              = advance(request.q.data, first * request.q.head_stride * kElementBytes);
-    part.out.data            = advance(request.out.data, first * request.out.head_stride * kElementBytes);
-    part.k.data              = advance(request.k.data, first / ratio * request.k.head_stride * kElementBytes);
-    part.v.data              = advance(request.v.data, first / ratio * request.v.head_stride * kElementBytes);
+    part.q.data              = advance(request.q.data, first * request.q.head_stride, kElementBytes);
+    part.out.data            = advance(request.out.data, first * request.out.head_stride, kElementBytes);
+    part.k.data              = advance(request.k.data, first / ratio * request.k.head_stride, kElementBytes);
+    part.v.data              = advance(request.v.data, first / ratio * request.v.head_stride, kElementBytes);
     constexpr auto floats    = static_cast<std::int64_t>(sizeof(float));
     part.lse                 = static_cast<char*>(request.lse) + first * request.lse_head_stride * floats;
-    part.alibi_slopes        = advance(request.alibi_slopes, first * floats);
+    part.alibi_slopes        = advance(request.alibi_slopes, first, floats);
     return part;
 }
 

@@ -3,24 +3,17 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <limits>
 
 #include "checks.hpp"
 #include "dispatch.hpp"
 #include "error.hpp"
 #include "head_grouping.hpp"
+#include "integers.hpp"
 #include "kernel_args.hpp"
 #include "text.hpp"
 
 namespace flash_attn_rocm {
 namespace {
-
-constexpr std::int64_t kInt32Max = std::numeric_limits<std::int32_t>::max();
-
-const void* advance(const void* pointer, std::int64_t elements, std::int64_t element_bytes)
-{
-    return pointer == nullptr ? nullptr : static_cast<const char*>(pointer) + elements * element_bytes;
-}
 
 // Batch strides are 32-bit in the kernels; where one does not fit, every batch entry is launched from its own address.
 std::int64_t batches_per_launch(const FwdRequest& request)

@@ -6,13 +6,12 @@
 #include "checks.hpp"
 #include "dispatch.hpp"
 #include "error.hpp"
+#include "integers.hpp"
 #include "kernel_args.hpp"
 #include "launch.hpp"
 
 namespace flash_attn_rocm {
 namespace {
-
-std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
 // Rounds of workgroups that the GPU needs, as a share of what they could hold: 1 when the last round is full.
 double fullness(std::int64_t workgroups, std::int64_t slots)

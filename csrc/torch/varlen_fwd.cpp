@@ -2,13 +2,13 @@
 #include "varlen_fwd.hpp"
 
 #include <algorithm>
-#include <limits>
 #include <vector>
 
 #include <torch/csrc/stable/ops.h>
 
 #include "../host/checks.hpp"
 #include "../host/error.hpp"
+#include "../host/integers.hpp"
 #include "../host/launch.hpp"
 #include "../host/split.hpp"
 #include "page_checks.hpp"
@@ -17,8 +17,6 @@
 
 namespace flash_attn_rocm {
 namespace {
-
-constexpr std::int64_t kInt32Max = std::numeric_limits<std::int32_t>::max();
 
 void check_tensors(const Tensor& q, const Tensor& k, const Tensor& v, bool paged)
 {
