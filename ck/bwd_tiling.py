@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ck.errors import TableError, check_keys
-from ck.table_rows import check_served, read_ints
+from ck.errors import check_keys
+from ck.table_rows import add_tile, check_served, read_ints
 from ck.variants import Variant
 
 _ROW_KEYS: dict[str, type | tuple[type, ...]] = {
@@ -94,12 +94,8 @@ def parse_bwd_tiles(rows: list[Any], path: Path) -> BwdTileTable:
             (x, y, z),
             checked["prefetch"],
         )
-        for dtype in checked["dtypes"]:
-            for padding in checked["paddings"]:
-                served = (dtype, checked["hdim"], padding)
-                if served in table:
-                    raise TableError(path, f"{where}: a second tile for {served}")
-                table[served] = tile
+        served = ((dtype, checked["hdim"], padding) for dtype in checked["dtypes"] for padding in checked["paddings"])
+        add_tile(table, tile, served, where, path)
     return table
 
 

@@ -2,12 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from ck.errors import TableError
 from ck.variants import DTYPES, PADDINGS
+
+_Served = TypeVar("_Served", bound=Hashable)
+_Tile = TypeVar("_Tile")
+
+
+def add_tile(table: dict[_Served, _Tile], tile: _Tile, served: Iterable[_Served], where: str, path: Path) -> None:
+    """Enter a row's tile for each kernel that it serves.
+
+    Raises:
+        TableError: another row has a tile for one of them.
+    """
+    for kernel in served:
+        if kernel in table:
+            raise TableError(path, f"{where}: a second tile for {kernel}")
+        table[kernel] = tile
 
 
 def check_served(row: Mapping[str, Any], where: str, path: Path) -> None:

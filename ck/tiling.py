@@ -10,7 +10,7 @@ from typing import Any
 
 from ck.bwd_tiling import BwdTile, BwdTileTable, bwd_tile_for, parse_bwd_tiles
 from ck.errors import TableError, check_keys
-from ck.table_rows import check_served, read_ints
+from ck.table_rows import add_tile, check_served, read_ints
 from ck.variants import TILED_OPS, Variant
 
 TILES_DIR = Path(__file__).parent / "tiles"
@@ -84,12 +84,12 @@ def _add_row(table: TileTable, row: Any, where: str, path: Path) -> None:
     if pipeline not in PIPELINES:
         raise TableError(path, f"{where}: pipeline is {pipeline!r}; allowed: {list(PIPELINES)}")
     tile = Tile((b[0], b[1], b[2], b[3], b[4], b[5]), (w[0], w[1], w[2]), (x[0], x[1], x[2]), pipeline)
-    for dtype in checked["dtypes"]:
-        for padding in checked["paddings"]:
-            served = (checked["op"], dtype, checked["hdim"], padding, checked.get("page", 0), pipeline == "transposed")
-            if served in table:
-                raise TableError(path, f"{where}: a second tile for {served}")
-            table[served] = tile
+    served = (
+        (checked["op"], dtype, checked["hdim"], padding, checked.get("page", 0), pipeline == "transposed")
+        for dtype in checked["dtypes"]
+        for padding in checked["paddings"]
+    )
+    add_tile(table, tile, served, where, path)
 
 
 @dataclass(frozen=True)
