@@ -1,6 +1,6 @@
 """Attention to a sequence split among processes: ring-flash-attn, unmodified, on the drop-in flash_attn.
 
-The example that the README names runs as it stands: two processes, which talk through gloo, each on an emulated GPU.
+The example of docs/ring-attention.md runs as it stands: two processes that talk through gloo, each on an emulated GPU.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 
 from tests.api.locked_packages import ROOT, locked_packages
+from tests.documents import TEXT
 
 EXAMPLE = ROOT / "examples" / "ring_attention.py"
-README = (ROOT / "README.md").read_text(encoding="utf-8")
 # Runs the example, and leaves what each process launched on its GPU.
 WRAPPER = """
 import os, runpy, sys
@@ -53,6 +53,6 @@ def test_two_processes_compute_what_one_does(kernel_device: str, tmp_path: Path)
 
 
 def test_the_readme_names_the_example() -> None:
-    (command,) = re.findall(r"^torchrun .*$", README, re.M)
+    (command,) = re.findall(r"^torchrun .*$", TEXT, re.M)
     assert command.split()[3] == EXAMPLE.relative_to(ROOT).as_posix()
     assert command in EXAMPLE.read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-"""README.md: its generated tables are current, its links lead somewhere, its figures name existing commands."""
+"""The documentation: its generated tables are current, its links lead somewhere, its figures name existing commands."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from scripts.docs import regenerate
+from tests.documents import PAGES, ROOT, TEXT
 
-ROOT = Path(__file__).resolve().parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
@@ -23,15 +23,19 @@ def test_a_missing_marker_is_an_error() -> None:
         regenerate("no markers here")
 
 
-def test_every_relative_link_exists() -> None:
-    links = re.findall(r"\]\((?!https?:)([^)#]+)\)", README)
-    assert links
-    assert [link for link in links if not (ROOT / link).exists()] == []
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_relative_link_exists(page: Path) -> None:
+    links = re.findall(r"\]\((?!https?:)([^)#]+)\)", page.read_text(encoding="utf-8"))
+    assert [link for link in links if not (page.parent / link).exists()] == []
+
+
+def test_the_readme_leads_to_every_page() -> None:
+    assert [page.name for page in PAGES[1:] if f"(docs/{page.name})" not in README] == []
 
 
 def test_every_task_named_exists() -> None:
     tasks = tomllib.loads((ROOT / "pixi.toml").read_text(encoding="utf-8"))["tasks"]
-    named = set(re.findall(r"pixiw? run ([a-z-]+)", README))
+    named = set(re.findall(r"pixiw? run ([a-z-]+)", TEXT))
     assert {"build", "test"} <= named
     assert named <= set(tasks)
 

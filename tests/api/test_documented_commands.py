@@ -1,4 +1,4 @@
-"""The commands of the README's shell examples run, on the emulated GPU and with small shapes where they measure."""
+"""Shell examples of the documentation run, on the emulated GPU and with small shapes where they measure."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ import pytest
 from flash_attn_rocm import policy
 from flash_attn_rocm.cli import main
 from tests.api.locked_packages import locked_packages
+from tests.documents import TEXT
 
-README = (Path(__file__).resolve().parents[2] / "README.md").read_text(encoding="utf-8")
 COMMANDS = [
     line.partition("#")[0].strip()
-    for block in re.findall(r"```sh\n(.*?)```", README, re.S)
+    for block in re.findall(r"```sh\n(.*?)```", TEXT, re.S)
     for line in block.splitlines()
     if line.startswith("flash-attn-rocm ")
 ]
@@ -42,11 +42,11 @@ def small(command: str) -> list[str]:
     return arguments + SMALL
 
 
-def test_the_readme_shows_each_command() -> None:
+def test_the_documentation_shows_each_command() -> None:
     assert {command.split()[1] for command in COMMANDS} >= {"info", "bench", "tune"}
 
 
-def test_commands_of_the_readme(
+def test_commands_of_the_documentation(
     kernel_device: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """In their order and in one directory: some read what others wrote."""
