@@ -30,7 +30,7 @@ from scripts.buildlib.commands import run_command  # noqa: E402
 from scripts.buildlib.compile_flags import device_flags, path_flags  # noqa: E402
 from scripts.buildlib.console import make_console  # noqa: E402
 from scripts.buildlib.errors import BuildError  # noqa: E402
-from scripts.buildlib.kernels import DEVICE_DIR  # noqa: E402
+from scripts.buildlib.kernels import DEVICE_DIR, find_includes  # noqa: E402
 from scripts.buildlib.request import choose_archs  # noqa: E402
 from scripts.buildlib.toolchain import find_toolchain  # noqa: E402
 from scripts.buildlib.toolchains.layout import Toolchain  # noqa: E402
@@ -50,7 +50,7 @@ class Bench:
 
     def compile_ours(self, unit: Unit) -> float:
         """CPU seconds of a translation unit, device only."""
-        includes = {"device": DEVICE_DIR, "ck": self.ck.include}
+        includes = find_includes(self.arch, self.ck, self.scratch)
         return self._compile(unit.name, render_unit(unit), includes, [device_flags(self.arch)])
 
     def compile_theirs(self, spec: KernelSpec) -> float:
@@ -59,10 +59,8 @@ class Bench:
         The passes run one by one: joining their outputs takes no time, but a tool that not every LLVM package has.
         """
         # csrc is for "device/fmha_fwd.hpp": the plain name is CK's own header here.
-        includes = {
-            "csrc": DEVICE_DIR.parent, "example": self.ck.root / "example/ck_tile/01_fmha", "device": DEVICE_DIR,
-            "ck": self.ck.include,
-        }  # fmt: skip
+        more = {"csrc": DEVICE_DIR.parent, "example": self.ck.root / "example/ck_tile/01_fmha"}
+        includes = {**more, **find_includes(self.arch, self.ck, self.scratch)}
         flags = device_flags(self.arch)
         host = [flag for flag in flags if flag not in _DEVICE_ONLY] + ["--cuda-host-only", "-c"]
         return self._compile(spec.name, render_launcher(spec), includes, [flags, host])
@@ -79,8 +77,8 @@ class Bench:
 
 
 def choose_unit(arch: Arch, name: str | None) -> Unit:
-    """The translation unit to measure: the named one, else the largest of the smoke profile's."""
-    units = {unit.name: unit for unit in plan_units(arch, "smoke")}
+    """The translation unit to measure: the named one, else the largest forward one of profile inference."""
+    units = {unit.name: unit for unit in plan_units(arch, "inference") if unit.specs[0].variant.op == "fmha_fwd"}
     if name is not None and name not in units:
         raise RequestError("unit", name, units)
     return units[name] if name is not None else max(units.values(), key=lambda unit: len(unit.specs))

@@ -159,7 +159,7 @@ const Manifest& Library::find_manifest(const std::string& gfx)
     }
     fail("no kernels for GPU ", gfx, " are installed (searched: ", searched.empty() ? "nowhere" : searched,
          "; installed: kernels for ", installed_gpus(kernel_paths_), "). ", override_note(), "If this version has kernels for it, they are in the package flash-attn-rocm-kernels-", gfx,
-         ". Or set FLASH_ATTN_ROCM_BACKEND=sdpa to run on torch's own attention.");
+         ", which `GPU_ARCHS=", gfx, " ./pixiw run build --profile full` makes. Or set FLASH_ATTN_ROCM_BACKEND=sdpa to run on torch's own attention.");
 }
 
 } // namespace flash_attn_rocm

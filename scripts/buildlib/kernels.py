@@ -92,15 +92,26 @@ def plan_request(request: KernelRequest) -> dict[Arch, tuple[Unit, ...]]:
     return {arch: tuple(unit for unit in units if unit in mine) for arch, units in plan.items()}
 
 
+def find_includes(arch: Arch, ck: CkSource, work: Path) -> dict[str, Path]:
+    """The directories of headers for a GPU's kernels, by a name for each, in the order of the search.
+
+    What CK lacks for a family is found before CK's own; `work` as in `find_overlay`.
+    """
+    overlay = find_overlay(arch.family, ck.include, work)
+    return {"device": DEVICE_DIR, **({"overlay": overlay} if overlay is not None else {}), "ck": ck.include}
+
+
 def make_job(
-    arch: Arch, unit: Unit, request: KernelRequest, toolchain: Toolchain, ck: CkSource, identity: dict[str, str]
+    arch: Arch,
+    unit: Unit,
+    request: KernelRequest,
+    toolchain: Toolchain,
+    includes: Mapping[str, Path],
+    identity: dict[str, str],
 ) -> Job:
     """The compile of one unit."""
     work = request.out / WORK_NAME / arch.gfx
-    # What CK lacks for a family is found before CK's own; the commands of other families stay as they are.
-    overlay = find_overlay(arch.family, ck.include, work)
-    added = {"overlay": overlay} if overlay is not None else {}
-    flags, includes = device_flags(arch), {"device": DEVICE_DIR, **added, "ck": ck.include}
+    flags = device_flags(arch)
     return Job(
         unit=unit.name,
         source=str(work / unit.source_name),
@@ -220,10 +231,11 @@ def build_kernels(
     toolchain = toolchain or find_toolchain([arch.gfx for arch in request.archs])
     ck = ck or choose_source(cache_root())
     identity = identify_compiler(toolchain)
-    jobs = {
-        unit: make_job(arch, unit, request, toolchain, ck, identity) for arch, units in plan.items() for unit in units
-    }
     work = request.out / WORK_NAME
+    jobs = {}
+    for arch, units in plan.items():
+        includes = find_includes(arch, ck, work / arch.gfx)
+        jobs.update({unit: make_job(arch, unit, request, toolchain, includes, identity) for unit in units})
     _write_inputs(jobs, work)
     if request.merge:
         take_results(request.merge, list(jobs.values()))

@@ -23,8 +23,8 @@ DEVICE_DIR = Path(__file__).resolve().parents[2] / "csrc" / "device"
 
 
 def smallest_unit(units: Iterable[Unit]) -> Unit:
-    """The cheapest single kernel of these units, as a unit of its own."""
-    singles = [replace(unit, specs=(spec,)) for unit in units for spec in unit.specs]
+    """The cheapest single kernel of CK's in these units, as a unit of its own."""
+    singles = [replace(unit, specs=(spec,)) for unit in units for spec in unit.specs if spec.tile is not None]
     return min(singles, key=estimate_cpu_s)
 
 

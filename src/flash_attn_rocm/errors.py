@@ -6,6 +6,13 @@ from collections.abc import Collection
 from pathlib import Path
 
 
+def kernels_remedy(gfxs: Collection[str]) -> str:
+    """How to get the kernels of these GPUs: a channel need not have the package of every GPU."""
+    packages = " ".join(f"flash-attn-rocm-kernels-{gfx}" for gfx in gfxs)
+    build = f"GPU_ARCHS={','.join(gfxs)} ./pixiw run build --profile full"
+    return f"conda install {packages} (where no channel has it, `{build}` in this project's repository makes it)"
+
+
 class FlashAttnRocmError(Exception):
     """Base of all errors of this package; `fix` is the end of the message: what to do next, where that stands apart."""
 
@@ -60,7 +67,7 @@ class KernelsNotInstalledError(FlashAttnRocmError, RuntimeError):
             ", ".join(str(path / gfx / "kernels.json") for path in searched) or "nowhere: no kernel directory exists"
         )
         self.fix = (
-            f"Install them: conda install flash-attn-rocm-kernels-{gfx}. "
+            f"Install them: {kernels_remedy([gfx])}. "
             "Or set FLASH_ATTN_ROCM_BACKEND=sdpa to run on torch's own attention."
         )
         super().__init__(

@@ -32,6 +32,7 @@ def test_a_device_without_kernels_is_named(run_fake: RunFake) -> None:
     assert run.returncode != 0
     assert "no kernels for GPU gfx1100 are installed" in run.stderr
     assert "If this version has kernels for it, they are in the package flash-attn-rocm-kernels-gfx1100" in run.stderr
+    assert "which `GPU_ARCHS=gfx1100 ./pixiw run build --profile full` makes" in run.stderr
     assert "; installed: kernels for gfx1201)" in run.stderr
     assert "FLASH_ATTN_ROCM_BACKEND=sdpa" in run.stderr
     assert "HSA_OVERRIDE" not in run.stderr

@@ -120,6 +120,13 @@ def test_build_script_only_calls_the_build_program() -> None:
     assert "scripts/build.py" in lines[-1]
 
 
+def test_no_build_copies_the_history(outputs: list[Output]) -> None:
+    """It may hold thousands of files: copied for each package they took more than the rest of its build."""
+    for output in outputs:
+        (source,) = output.rendered.recipe.to_dict()["source"]
+        assert source["filter"]["exclude"] == [".git/**"]
+
+
 def test_licences_name_everything_that_is_compiled_in(outputs: list[Output]) -> None:
     """As THIRD_PARTY_NOTICES.md says; NCSA is the device libraries', GPL with the exception is libstdc++'s."""
     licences = {output.stage: output.rendered.recipe.to_dict()["about"]["license"] for output in outputs}

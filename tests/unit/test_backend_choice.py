@@ -64,9 +64,11 @@ def test_the_override_wins_over_the_table() -> None:
     assert choose(**CPU | {"override": "sdpa", "emulated": ("gfx1201",)}).backend == "sdpa"
 
 
-def test_an_amd_gpu_without_kernels_names_the_package() -> None:
-    with pytest.raises(KernelsNotInstalledError, match="conda install flash-attn-rocm-kernels-gfx1201"):
-        choose(**ROCM | {"installed": ()})
+def test_an_amd_gpu_without_kernels_names_the_package_and_how_it_is_made() -> None:
+    with pytest.raises(KernelsNotInstalledError) as raised:
+        choose(**ROCM | {"gfx": "gfx1101", "installed": ()})
+    assert "conda install flash-attn-rocm-kernels-gfx1101 (where no channel has it" in raised.value.fix
+    assert "`GPU_ARCHS=gfx1101 ./pixiw run build --profile full`" in raised.value.fix
 
 
 def test_errors_say_what_is_installed_and_what_is_known_of_the_gpu() -> None:

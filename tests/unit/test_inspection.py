@@ -73,7 +73,8 @@ def test_a_healthy_installation_has_no_problems() -> None:
         ),
         (
             changed(kernels=("gfx000",)), "kernels-of-another-gpu", "warning",
-            f"installed for gfx000, but the GPU is {PACKAGED}", f"conda install flash-attn-rocm-kernels-{PACKAGED}",
+            f"installed for gfx000, but the GPU is {PACKAGED}",
+            f"kernels-{PACKAGED} (where no channel has it, `GPU_ARCHS={PACKAGED} ./pixiw run build",
         ),
         (
             changed(torch_gpus=(UNPACKAGED,)), "kernels-of-another-gpu", "warning",

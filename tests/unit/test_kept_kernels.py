@@ -12,7 +12,7 @@ from ck.plan import plan_units
 from ck.source import CkSource
 from flash_attn_rocm.archs import load_archs
 from scripts.buildlib.kept_kernels import find_kept, keep_kernels, kept_directory
-from scripts.buildlib.kernels import KernelRequest, make_job
+from scripts.buildlib.kernels import KernelRequest, find_includes, make_job
 from scripts.buildlib.toolchains.layout import Toolchain
 
 GPUS = ("gfx1201", "gfx942")
@@ -57,7 +57,8 @@ def test_only_families_with_an_overlay_see_it(tmp_path: Path) -> None:
     for gfx, family in (("gfx1100", "gfx11"), ("gfx1201", None)):
         request = KernelRequest("ci", (archs[gfx],), tmp_path)
         unit = plan_units(archs[gfx], "ci", None)[0]
-        job = make_job(archs[gfx], unit, request, toolchain, CkSource(tmp_path, "ck", "test"), {})
+        searched = find_includes(archs[gfx], CkSource(tmp_path, "ck", "test"), tmp_path)
+        job = make_job(archs[gfx], unit, request, toolchain, searched, {})
         includes = [word.removeprefix("-I") for word in job.command if word.startswith("-I")]
         overlay = [str(OVERLAY_DIR / family)] if family else []
         assert includes[1:] == [*overlay, str(tmp_path / "include")]

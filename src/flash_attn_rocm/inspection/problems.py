@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from flash_attn_rocm import environment
 from flash_attn_rocm.archs import load_archs
+from flash_attn_rocm.errors import kernels_remedy
 from flash_attn_rocm.gpu_identity import Override
 from flash_attn_rocm.inspection.gpus import DriverGpus
 from flash_attn_rocm.inspection.hip_runtimes import Runtime
@@ -152,7 +153,7 @@ def _wrong_kernels(facts: Facts) -> Iterator[Problem]:
             "kernels-of-another-gpu",
             "warning",
             f"Kernels are installed for {', '.join(facts.kernels)}, but the GPU is {', '.join(dict.fromkeys(gpus))}.",
-            f"conda install {' '.join(f'flash-attn-rocm-kernels-{gfx}' for gfx in wanted)}"
+            kernels_remedy(wanted)
             if wanted
             else "There are no kernels for it in this version: set FLASH_ATTN_ROCM_BACKEND=sdpa to run on torch's own",
         )
