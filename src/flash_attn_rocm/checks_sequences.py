@@ -72,7 +72,7 @@ def _check_cu_seqlens(name: str, cu_seqlens: Tensor, total: int | None, max_seql
     values = cu_seqlens.detach().cpu().to(torch.int64)
     lengths = values[1:] - values[:-1]
     if int(values[0]) < 0:
-        raise InputError(f"{name}[0] is {int(values[0])}; expected 0: the start of the first sequence")
+        raise InputError(f"{name}[0] is {int(values[0])}; expected 0 or more: where the first sequence starts")
     if lengths.numel() and int(lengths.min()) < 0:
         at = int(lengths.argmin())
         raise InputError(
@@ -155,7 +155,7 @@ def _check_varlen_tensors(
     check_heads(named)
     _check_int32("cu_seqlens_q", cu_seqlens_q, q, (None,))
     if cu_seqlens_q.shape[0] < 1:
-        raise InputError("cu_seqlens_q is empty; expected batch + 1 values, the first one 0")
+        raise InputError("cu_seqlens_q is empty; expected batch + 1 values, one more than there are sequences")
     batch = cu_seqlens_q.shape[0] - 1
     _check_int32("cu_seqlens_k", cu_seqlens_k, q, (batch + 1,))
     if alibi_slopes is not None:

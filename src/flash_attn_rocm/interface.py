@@ -167,7 +167,7 @@ def flash_attn_varlen_func(
         k: (total_k, nheads_k, headdim), or with block_table (num_blocks, page_size, nheads_k, headdim).
         v: like k.
         cu_seqlens_q: int32 (batch + 1), ascending: sequence b is rows cu_seqlens_q[b] up to cu_seqlens_q[b + 1].
-            Lengths of 0 are allowed.
+            Lengths of 0 are allowed, and a first start above 0.
         cu_seqlens_k: like cu_seqlens_q, for k; with block_table only its lengths count.
         max_seqlen_q: at least the longest sequence of q. A tensor of one number is read, which waits for a GPU.
         max_seqlen_k: at least the longest sequence of k.
