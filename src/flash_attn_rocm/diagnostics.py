@@ -18,8 +18,8 @@ from typing import Any
 import torch
 
 from flash_attn_rocm import environment, paths, policy
-from flash_attn_rocm.archs import load_archs
-from flash_attn_rocm.backends import Choice, Rules, choice_for, gpu_name
+from flash_attn_rocm.archs import load_arch, load_archs
+from flash_attn_rocm.backends import Choice, Rules, backward_choice, choice_for, gpu_name
 from flash_attn_rocm.errors import FlashAttnRocmError, KernelManifestError
 from flash_attn_rocm.gpu_identity import find_override
 from flash_attn_rocm.inspection import gpus, hip_runtimes
@@ -65,16 +65,21 @@ class _Report:
             self.problems.append(Problem(name, "error", problem, fix or _SEE_MESSAGE))
 
     def add_error(self, name: str, error: Exception, where: str = "") -> None:
-        """An error that was raised while a part was made."""
+        """An error that was raised while a part was made, unless another part has raised it before."""
+        if isinstance(error, FlashAttnRocmError) and error.problem in [known.problem for known in self.problems]:
+            return
         if isinstance(error, FlashAttnRocmError):
             self.add(name, f"{where}{error.problem}", error.fix)
         else:
             self.add(name, f"{where}{error}", "")
 
     def emulated(self) -> tuple[str, ...]:
-        """The GPUs to emulate; a malformed variable is a problem."""
+        """The GPUs to emulate; a malformed variable, or one that names an unknown GPU, is a problem."""
         try:
-            return environment.emulated_gpus()
+            names = environment.emulated_gpus()
+            for name in names:
+                load_arch(name, environment.EMULATE)
+            return names
         except FlashAttnRocmError as error:
             self.add_error("bad-variable", error)
             return ()
@@ -140,7 +145,8 @@ class _Report:
                     {"gfx": gfx, "direction": direction, **asdict(self.rule_for(gfx, direction))}
                     for direction in policy.DIRECTIONS
                 ]
-        return {"user_file": str(path), "user_file_exists": path.exists(), "rules": rows}
+        exists = os.access(path, os.F_OK)  # Path.exists raises where the name is too long
+        return {"user_file": str(path), "user_file_exists": exists, "rules": rows}
 
     def runs(self, devices: list[tuple[str, int | None]]) -> list[dict[str, Any]]:
         """What would run on each device: one row where torch's attention does all, else one for each kind of call."""
@@ -190,10 +196,9 @@ def _runs(call: Call, choice: Choice, manifest: dict[str, Any], rule_for: Rules)
     gfx = str(choice.gfx)
     reason = choice.reason
     if call.direction == "backward":
-        forced = environment.forced_backward()
-        rule = rule_for(gfx, "backward")
-        reason = f"{environment.BACKEND}={os.environ[environment.BACKEND]}" if forced else rule.reason(gfx, "backward")
-        if (forced or rule.backend) == "sdpa":
+        backward = backward_choice(gfx, rule_for)
+        reason = backward.reason
+        if backward.backend == "sdpa":
             yield {"call": call.name, "backend": "sdpa", "reason": reason}
             return
     covered, without_mask = (cover(manifest["kernels"], call, masked) for masked in (True, False))
@@ -300,6 +305,7 @@ def info() -> Info:
         installed=tuple(hip_runtimes.installed_runtimes(os.environ, torch_directory, [emulator])),
         override=find_override(load_archs()),
         flash_attn=_distribution("flash_attn"),
+        policy_lacks=not rules["user_file_exists"],
     )
     return Info(
         packages=_packages(),

@@ -21,6 +21,14 @@ CHOICE = (BACKEND, EMULATE, KERNELS)
 # What a bug report should show.
 REPORTED = (*CHOICE, LIBRARY, EMULATOR, HIP_LIBRARY, CHECK_VALUES, POLICY, GFX_OVERRIDE)
 
+PREFIX = "FLASH_ATTN_ROCM_"
+# Every name with the prefix that something reads: this package, the emulator (emulator/README.md) and the build.
+KNOWN = (
+    *(name for name in REPORTED if name.startswith(PREFIX)),
+    *(PREFIX + name for name in ("EMULATOR_CHECKS", "EMULATOR_SEED", "EMULATOR_INSTRUCTION_LIMIT", "LLVM_OBJDUMP")),
+    PREFIX + "CACHE",
+)
+
 
 # What FLASH_ATTN_ROCM_BACKEND may be, and the backends that it forces forward and backward.
 CK_FORWARD_ONLY = "ck,sdpa"

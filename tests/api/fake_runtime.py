@@ -194,7 +194,7 @@ def _server() -> subprocess.Popen[str]:
 def run_program(program: str, *, hip: Path, kernels: Path, log: Path, **environment: str) -> Run:
     """Run Python code in a process of its own whose HIP runtime is the fake one."""
     variables = {
-        **os.environ,
+        **{name: value for name, value in os.environ.items() if name != "FLASH_ATTN_ROCM_BACKEND"},
         "PYTHONPATH": str(SRC),
         "FLASH_ATTN_ROCM_EMULATE": "gfx1201",
         "FLASH_ATTN_ROCM_HIP_LIBRARY": str(hip),
@@ -202,7 +202,6 @@ def run_program(program: str, *, hip: Path, kernels: Path, log: Path, **environm
         "FAKE_HIP_LOG": str(log),
         **environment,
     }
-    variables.pop("FLASH_ATTN_ROCM_BACKEND", None)
     outputs = {name: str(log.with_name(name)) for name in ("stdout", "stderr")}
     server = _server()
     assert server.stdin is not None

@@ -19,7 +19,7 @@ from flash_attn_rocm.cli import main
 from tests.api.conftest import RunFake
 from tests.api.fake_runtime import kernel, manifest
 
-PROGRAM = "from flash_attn_rocm.cli import main; main(['info', '--json'])"
+PROGRAM = "from flash_attn_rocm.cli import main; print(main(['info', '--json']))"
 TORCH_DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
 
@@ -40,9 +40,11 @@ def schema() -> dict[str, Any]:
 
 
 def report(text: str) -> dict[str, Any]:
-    """The report that was printed, valid by its schema."""
-    document = json.loads(text)
+    """The report that was printed, valid by its schema; where PROGRAM printed the exit code too, that is right."""
+    document, end = json.JSONDecoder().raw_decode(text)
     jsonschema.validate(document, schema())
+    errors = [problem for problem in document["problems"] if problem["severity"] == "error"]
+    assert text[end:].strip() in ("", "1" if errors else "0")
     return dict(document)
 
 
@@ -82,6 +84,32 @@ def test_the_text_says_the_same(kernel_device: str, capsys: pytest.CaptureFixtur
     assert "FLASH_ATTN_ROCM_EMULATE=gfx1201" in text
     assert "note: FLASH_ATTN_ROCM_BACKEND=ck overrides the policy of every GPU." in text
     assert "  fix: Unset FLASH_ATTN_ROCM_BACKEND" in text
+
+
+@pytest.mark.parametrize(
+    ("variables", "name", "problem"),
+    [
+        ({"FLASH_ATTN_ROCM_EMULATE": "gfx9999"}, "bad-variable", "GPU 'gfx9999' is not supported; supported: "),
+        ({"FLASH_ATTN_ROCM_EMULATE": ","}, "bad-variable", "is ',' and names no GPU"),
+        ({"FLASH_ATTN_ROCM_BACKEND": "rocm"}, "nothing-runs", "FLASH_ATTN_ROCM_BACKEND is 'rocm'; allowed: ck; "),
+        ({"FLASH_ATTN_ROCM_POLICY": "/" + "x" * 300}, "policy-file", "cannot be read: File name too long"),
+        ({"FLASH_ATTN_ROCM_POLICY": "/"}, "policy-file", "policy file /: cannot be read: Is a directory"),
+    ],
+)
+def test_one_mistake_is_one_error(run_fake: RunFake, variables: dict[str, str], name: str, problem: str) -> None:
+    document = report(run_fake(PROGRAM, **variables).stdout)
+    (error,) = [found for found in document["problems"] if found["severity"] == "error"]
+    assert error["id"] == name
+    assert problem in error["problem"]
+
+
+def test_a_policy_file_that_is_not_there(run_fake: RunFake, user_file: Path) -> None:
+    """Only one that a variable names is missed."""
+    document = report(run_fake(PROGRAM).stdout)
+    problem = problems(document)["policy-file"]
+    assert (problem["severity"], str(user_file) in problem["problem"]) == ("warning", True)
+    user_file.write_text("schema = 1\n", encoding="utf-8")
+    assert "policy-file" not in problems(report(run_fake(PROGRAM).stdout))
 
 
 def test_kernels_that_lack_a_feature(run_fake: RunFake) -> None:

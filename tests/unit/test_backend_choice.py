@@ -147,7 +147,7 @@ def test_a_list_that_names_no_gpu_is_an_error_not_torchs_attention(
     monkeypatch.setenv("FLASH_ATTN_ROCM_LIBRARY", "/nowhere/libflash_attn_rocm.so")
     with pytest.raises(BackendChoiceError, match=f"FLASH_ATTN_ROCM_EMULATE {message}"):
         choice_for("cpu", None)
-    assert main(["info"]) == 0
+    assert main(["info"]) == 1
     assert re.search(message, capsys.readouterr().out)
     assert main(["verify"]) == 2
     assert re.search(message, capsys.readouterr().err)
@@ -158,3 +158,14 @@ def test_every_variable_is_read_by_its_one_name() -> None:
     sources = Path(environment.__file__).parent.rglob("*.py")
     mentioned = {name for path in sources for name in re.findall(r"FLASH_ATTN_ROCM_[A-Z_]+", path.read_text("utf-8"))}
     assert mentioned == {name for name in environment.REPORTED if name.startswith("FLASH_ATTN_ROCM_")}
+
+
+def test_no_variable_of_the_project_is_called_unknown() -> None:
+    """In the sources of whatever reads one, every name with the prefix is known, but for those of macros."""
+    root = Path(__file__).parents[2]
+    folders = ("src", "csrc", "emulator", "scripts", "ck", "recipe", "compat")
+    files = [p for folder in folders for p in (root / folder).rglob("*") if p.suffix in (".py", ".cpp", ".hpp", ".sh")]
+    assert len(files) > 300
+    text = "\n".join(path.read_text("utf-8") for path in [*files, root / "pixiw"])
+    macros = {"FLASH_ATTN_ROCM_", "FLASH_ATTN_ROCM_VERSION", "FLASH_ATTN_ROCM_C_API_H"}
+    assert set(re.findall(r"FLASH_ATTN_ROCM_[A-Z_]*", text)) - macros == set(environment.KNOWN)

@@ -97,6 +97,18 @@ def test_a_healthy_installation_has_no_problems() -> None:
             "FLASH_ATTN_ROCM_BACKEND=sdpa overrides", "Unset FLASH_ATTN_ROCM_BACKEND",
         ),
         (
+            changed(variables={"FLASH_ATTN_ROCM_BACKENDS": "ck"}), "unknown-variable", "warning",
+            "FLASH_ATTN_ROCM_BACKENDS=ck is read by nothing", "Set FLASH_ATTN_ROCM_BACKEND if that was meant",
+        ),
+        (
+            changed(variables={"FLASH_ATTN_ROCM_EMULATED": "gfx1201"}), "unknown-variable", "warning",
+            "no variable of this name", "Set FLASH_ATTN_ROCM_EMULATE if that was meant",
+        ),
+        (
+            changed(variables={"FLASH_ATTN_ROCM_POLICY": "/x.toml"}, policy_lacks=True), "policy-file", "warning",
+            "FLASH_ATTN_ROCM_POLICY=/x.toml names no file", "Correct the path, or unset FLASH_ATTN_ROCM_POLICY",
+        ),
+        (
             changed(emulated=("gfx1201",)), "emulator-in-use", "error", "FLASH_ATTN_ROCM_EMULATE=gfx1201",
             "Unset FLASH_ATTN_ROCM_EMULATE",
         ),

@@ -74,7 +74,7 @@ def test_damage_is_an_error_and_a_problem_in_the_report(
     error = capsys.readouterr().err
     assert message in error
     assert remedy in error
-    assert main(["info"]) == 0
+    assert main(["info"]) == 1
     assert f"error: {path}: " in capsys.readouterr().out
 
 

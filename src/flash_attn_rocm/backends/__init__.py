@@ -165,12 +165,20 @@ def prepare(device_type: str, device_index: int | None) -> str:
     return backend
 
 
+def backward_choice(gfx: str, rules: Rules = rule_for) -> Choice:
+    """The choice for the gradients of calls whose forward runs on this GPU's CK kernels."""
+    if forced := environment.forced_backward():
+        return Choice(forced, f"{environment.BACKEND}={os.environ[environment.BACKEND]}", gfx)
+    rule = rules(gfx, "backward")
+    return Choice(rule.backend, rule.reason(gfx, "backward"), gfx)
+
+
 @cache
 def _backward_kernels(device_type: str, device_index: int | None, *variables: str | None) -> Path | None:
     """kernels.json of the GPU whose policy wants CK's backward, for these values of environment.CHOICE, remembered."""
     del variables  # only the key of the memory
     gfx = choice_for(device_type, device_index).gfx
-    if gfx is None or (environment.forced_backward() or rule_for(gfx, "backward").backend) != "ck":
+    if gfx is None or backward_choice(gfx).backend != "ck":
         return None
     return paths.find_manifests()[gfx]
 

@@ -15,7 +15,11 @@ SCHEMA_FILE = Path(__file__).parent.parent / "schemas" / "info.json"
 
 def add_parser(commands: Any) -> None:
     """Add this command to the program's parser."""
-    parser = commands.add_parser("info", help="report what is installed, what would run and why")
+    parser = commands.add_parser(
+        "info",
+        help="report what is installed, what would run and why",
+        epilog="exit code: 0; 1 where a problem of severity error is reported, with --json too",
+    )
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="print the report as JSON")
     form.add_argument("--schema", action="store_true", help="print the JSON Schema of that report, which explains it")
@@ -79,10 +83,10 @@ def _lines(report: Info) -> Iterator[str]:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print the report; problems are part of it, not a failure of the command."""
+    """Print the report; 1 where it has an error, 0 with nothing worse than warnings."""
     if arguments.schema:
         print(SCHEMA_FILE.read_text(encoding="utf-8"), end="")
         return 0
     report = info()
     print(json.dumps(report.as_dict(), indent=2) if arguments.json else "\n".join(_lines(report)))
-    return 0
+    return int(any(problem["severity"] == "error" for problem in report.problems))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -53,6 +54,7 @@ class Facts:
     installed: tuple[Runtime, ...] = ()
     override: Override | None = None
     flash_attn: str | None = None  # version of the distribution of that name
+    policy_lacks: bool = False  # there is no policy file
 
 
 def reported_variables(variables: Mapping[str, str]) -> dict[str, str]:
@@ -101,6 +103,29 @@ def _other_variables(facts: Facts) -> Iterator[Problem]:
             f"{environment.EMULATE}={','.join(facts.emulated)} makes the emulated HIP runtime the one of this process, "
             f"though torch sees {', '.join(facts.torch_gpus)}: tensors on the GPU are refused.",
             f"Unset {environment.EMULATE}",
+        )
+
+
+def _unread_variables(facts: Facts) -> Iterator[Problem]:
+    for name in sorted(facts.variables):
+        if not name.startswith(environment.PREFIX) or name in environment.KNOWN:
+            continue
+        nearest = difflib.get_close_matches(name, environment.KNOWN, n=1, cutoff=0.0)[0]
+        yield Problem(
+            "unknown-variable",
+            "warning",
+            f"{name}={facts.variables[name]} is read by nothing: there is no variable of this name.",
+            f"Set {nearest} if that was meant, and unset {name}",
+        )
+
+
+def _policy_file(facts: Facts) -> Iterator[Problem]:
+    if facts.policy_lacks and (path := facts.variables.get(environment.POLICY)):
+        yield Problem(
+            "policy-file",
+            "warning",
+            f"{environment.POLICY}={path} names no file: the package's own table decides.",
+            f"Correct the path, or unset {environment.POLICY}; `flash-attn-rocm tune` writes such a file",
         )
 
 
@@ -191,7 +216,17 @@ def _import_name(facts: Facts) -> Iterator[Problem]:
         )
 
 
-_CHECKS = (_posing, _torch, _unseen_gpus, _wrong_kernels, _runtimes, _other_variables, _import_name)
+_CHECKS = (
+    _posing,
+    _torch,
+    _unseen_gpus,
+    _wrong_kernels,
+    _runtimes,
+    _unread_variables,
+    _policy_file,
+    _other_variables,
+    _import_name,
+)
 
 
 def find_problems(facts: Facts, others: Iterable[Problem] = ()) -> list[Problem]:
