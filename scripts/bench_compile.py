@@ -25,10 +25,10 @@ from ck.plan import KernelSpec, Unit, plan_units  # noqa: E402
 from ck.render import render_launcher, render_unit  # noqa: E402
 from ck.source import CkSource, choose_source  # noqa: E402
 from flash_attn_rocm.archs import Arch  # noqa: E402
+from flash_attn_rocm.console import make_console  # noqa: E402
 from scripts.buildlib.cache_root import cache_root  # noqa: E402
 from scripts.buildlib.commands import run_command  # noqa: E402
 from scripts.buildlib.compile_flags import device_flags, path_flags  # noqa: E402
-from scripts.buildlib.console import make_console  # noqa: E402
 from scripts.buildlib.errors import BuildError  # noqa: E402
 from scripts.buildlib.kernels import DEVICE_DIR, find_includes  # noqa: E402
 from scripts.buildlib.request import choose_archs  # noqa: E402

@@ -20,11 +20,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import rich
 from rich.table import Table
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "src")]
+
+from flash_attn_rocm.console import make_console  # noqa: E402
+
 GPU = "gfx1201"
 GOAL_US = 20.0
 
@@ -154,7 +156,7 @@ def report(rows: list[Row]) -> None:
     table = Table("call", "us", "tensors made", "launches", title=f"host cost of a call (goal: {GOAL_US:.0f} us)")
     for row in rows:
         table.add_row(row.call, f"{row.us:.1f}", str(row.tensors), str(row.launches))
-    rich.print(table)
+    make_console().print(table)
 
 
 def main(arguments: list[str]) -> int:

@@ -19,8 +19,8 @@ sys.path[:0] = [str(ROOT), str(ROOT / "src")]
 
 from ck.errors import CkError  # noqa: E402
 from ck.source import choose_source  # noqa: E402
+from flash_attn_rocm.console import make_console  # noqa: E402
 from scripts.buildlib.cache_root import cache_root  # noqa: E402
-from scripts.buildlib.console import make_console  # noqa: E402
 from scripts.buildlib.errors import BadRequestError, BuildError  # noqa: E402
 from scripts.buildlib.jobs import available_cpus, available_mib, choose_jobs  # noqa: E402
 from scripts.buildlib.kernel_sizes import make_size_table  # noqa: E402

@@ -12,7 +12,7 @@ from rich.table import Table
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "src")]
 
-from scripts.buildlib.console import make_console  # noqa: E402
+from flash_attn_rocm.console import make_console  # noqa: E402
 from scripts.buildlib.errors import BuildError  # noqa: E402
 from scripts.buildlib.request import choose_archs  # noqa: E402
 from scripts.buildlib.toolchain import Candidate, choose, list_candidates  # noqa: E402
@@ -22,7 +22,7 @@ def make_table(candidates: list[Candidate]) -> Table:
     """One row per candidate; the winner is the first that works."""
     table = Table(title="Toolchains for the kernels", title_justify="left", show_lines=True)
     for heading in ("", "from", "where", "versions", "verdict"):
-        table.add_column(heading, overflow="fold")
+        table.add_column(heading, overflow="fold", max_width=60)
     winner = next((candidate for candidate in candidates if candidate.toolchain), None)
     for candidate in candidates:
         if candidate is winner:

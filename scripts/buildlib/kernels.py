@@ -19,6 +19,7 @@ from ck.plan import Unit, plan_units
 from ck.render import render_unit
 from ck.source import CkSource, choose_source
 from flash_attn_rocm.archs import Arch
+from flash_attn_rocm.console import make_console
 from scripts.buildlib import compile_job
 from scripts.buildlib.cache_root import cache_root
 from scripts.buildlib.commands import find_program
@@ -225,7 +226,7 @@ def build_kernels(
     Raises:
         BuildError, CkError: a bad request, no toolchain, no CK source, or a compile that failed.
     """
-    console = console or Console()
+    console = console or make_console()
     started = time.monotonic()
     plan = plan_request(request)
     toolchain = toolchain or find_toolchain([arch.gfx for arch in request.archs])

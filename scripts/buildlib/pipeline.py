@@ -19,6 +19,7 @@ from ck.golden import fetch_golden
 from ck.source import CkSource, choose_source, hash_tree
 from ck.wheel import load_pin
 from flash_attn_rocm.archs import Arch, load_archs
+from flash_attn_rocm.console import make_console
 from flash_attn_rocm.gpu_identity import driver_gpus
 from scripts.buildlib import channel as local_channel
 from scripts.buildlib import packages as conda_packages
@@ -285,7 +286,7 @@ def run_pipeline(arch: str | None, profile: str, channels: Sequence[str], stages
     cache = cache_root()
     # rattler-build and py-rattler share unpacked packages, and link them from here into every environment.
     os.environ.setdefault("RATTLER_CACHE_DIR", str(cache / "conda" / "rattler"))
-    console = Console(width=None if sys.stdout.isatty() else 120)
+    console = make_console()
     work = Pipeline(choose_archs(arch), profile, list(channels) or default_channels(Path(sys.prefix)), console, cache)
     for stage in stages:
         try:

@@ -128,6 +128,34 @@ def test_a_malformed_file_is_named_before_anything_is_measured(
     assert f"policy file {user_file}, line 3: gfx1201.forward.backend is 'rocm'" in capsys.readouterr().err
 
 
+def test_no_directory_is_made(user_file: Path, milliseconds: list[float], capsys: pytest.CaptureFixture[str]) -> None:
+    path = user_file.parent / "new" / "policy.toml"
+    assert tune("--output", str(path)) == 2
+    assert (
+        f"--output {path}: cannot be written: there is no directory {path.parent}. Make it" in capsys.readouterr().err
+    )
+    assert not path.parent.exists()
+
+
+@pytest.mark.parametrize("text", ["[tool.mine]\nkey = 1\n", "some notes\n", ""])
+def test_a_file_of_something_else_is_not_written_over(
+    user_file: Path, milliseconds: list[float], text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    user_file.write_text(text, encoding="utf-8")
+    assert tune("--output", str(user_file)) == 2
+    assert f"policy file {user_file}" in capsys.readouterr().err
+    assert user_file.read_text(encoding="utf-8") == text
+
+
+def test_rules_that_are_replaced_are_named(
+    user_file: Path, milliseconds: list[float], capsys: pytest.CaptureFixture[str]
+) -> None:
+    milliseconds += [1.0, 2.0] * 4
+    policy.write(user_file, {("gfx1201", "forward"): {"backend": "sdpa", "evidence": "mine"}})
+    assert tune("--output", str(user_file)) == 0
+    assert f"written to {user_file} in place of its rules for gfx1201 forward: " in capsys.readouterr().out
+
+
 def test_a_backend_with_a_wrong_result_is_not_chosen(
     user_file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

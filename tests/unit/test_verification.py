@@ -13,6 +13,7 @@ import pytest
 
 from flash_attn_rocm import backends
 from flash_attn_rocm.cli import main, verify
+from flash_attn_rocm.cli.output import check_writable
 from flash_attn_rocm.verification import worker
 from flash_attn_rocm.verification.cases import Case, plan_cases
 from flash_attn_rocm.verification.worker import Result
@@ -204,7 +205,7 @@ def test_exit_codes_and_json(
         (["verify", "--emulate", "gfx1201"], "conda install flash-attn-rocm-emulator"),
         (["verify", "--filter", "fp8"], "--filter 'fp8' matches none of"),
         (["verify", "--emulate", "GFX1201"], "--emulate: GPU 'GFX1201' is not supported; supported: "),
-        (["verify", "--json", "/nowhere/report.json"], "--json /nowhere/report.json: cannot be written: No such file"),
+        (["verify", "--json", "/nowhere/report.json"], "cannot be written: there is no directory /nowhere"),
     ],
 )
 def test_a_bad_request_exits_with_2(
@@ -221,12 +222,24 @@ def test_a_bad_request_exits_with_2(
 
 
 @pytest.mark.usefixtures("_plain_environment")
+def test_the_cases_are_listed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(worker, "run_isolated", None)  # nothing runs
+    assert main(["verify", "--list"]) == 0
+    names = capsys.readouterr().out.splitlines()
+    assert names == [case.name for case in plan_cases([])]
+    assert main(["verify", "--list", "--filter", "fp16 d64"]) == 0
+    assert capsys.readouterr().out.splitlines() == [name for name in names if "fp16 d64" in name]
+    assert main(["verify", "--list", "--json", "report.json"]) == 2
+    assert "--list runs nothing to report on" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("_plain_environment")
 def test_a_report_that_cannot_be_written_exits_with_2(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     stub_results(monkeypatch, "passed")
     assert main(["verify", "--filter", "fp16 d64", "--json", "/nowhere/report.json"]) == 2
-    assert "--json /nowhere/report.json: cannot be written: No such file" in capsys.readouterr().err
+    assert "--json /nowhere/report.json: cannot be written: there is no directory /nowhere" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("arguments", [[], ["frobnicate"], ["verify", "--timeout", "soon"]])
@@ -310,10 +323,10 @@ def test_a_report_that_cannot_be_written_is_noticed_before_any_case(
 
 
 def test_looking_whether_a_report_can_be_written_leaves_no_file(tmp_path: Path) -> None:
-    verify._check_writable(tmp_path / "new.json")
+    check_writable("--json", tmp_path / "new.json")
     assert not (tmp_path / "new.json").exists()
     (tmp_path / "old.json").write_text("old")
-    verify._check_writable(tmp_path / "old.json")
+    check_writable("--json", tmp_path / "old.json")
     assert (tmp_path / "old.json").read_text() == "old"
 
 

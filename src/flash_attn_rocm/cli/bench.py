@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 from pathlib import Path
 from typing import Any
-
-from rich.console import Console
 
 from flash_attn_rocm.benchmark import compare, plot, report
 from flash_attn_rocm.benchmark.methods import METHODS, Method
 from flash_attn_rocm.benchmark.run import run as run_methods
 from flash_attn_rocm.cli import shapes
+from flash_attn_rocm.cli.output import check_writable
+from flash_attn_rocm.console import make_console
 from flash_attn_rocm.errors import InputError
 
 SCHEMA_FILE = Path(__file__).parent.parent / "schemas" / "bench.json"
@@ -39,7 +38,7 @@ def _chosen(names: list[str] | None) -> list[Method]:
 
 def run(arguments: argparse.Namespace) -> int:
     """Measure and print; 1 where a method's result is wrong, one raised, or none could be measured."""
-    console = Console(width=None if os.environ.get("COLUMNS") or os.isatty(1) else 160, highlight=False)
+    console = make_console(highlight=False)
     if arguments.schema:
         print(SCHEMA_FILE.read_text(encoding="utf-8"), end="")
         return 0
@@ -51,9 +50,9 @@ def run(arguments: argparse.Namespace) -> int:
         return 0
     if arguments.plot:
         plot.need_matplotlib()  # before minutes of measuring
-    for path in filter(None, (arguments.json, arguments.plot)):
-        if not path.parent.is_dir():
-            raise InputError(f"{path}: there is no directory {path.parent}")
+    for option in ("json", "plot"):
+        if path := getattr(arguments, option):
+            check_writable(f"--{option}", path)
     problems, device, methods = shapes.problems(arguments), shapes.device(arguments), _chosen(arguments.methods)
     machine = report.describe_machine(device, methods)
     console.print(f"{compare.machine_name({'machine': machine})}; {problems[0].name} and so on", markup=False)

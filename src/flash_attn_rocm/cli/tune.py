@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from rich.console import Console
 
 from flash_attn_rocm import __version__, environment, policy
 from flash_attn_rocm.backends import choice_for
 from flash_attn_rocm.benchmark import compare, report
 from flash_attn_rocm.benchmark.tuning import disagreeing, tune
 from flash_attn_rocm.cli import shapes
+from flash_attn_rocm.cli.output import check_writable
+from flash_attn_rocm.console import make_console
 from flash_attn_rocm.errors import InputError
 
 SEQLENS = (1024, 4096, 16384)
@@ -26,7 +27,10 @@ def add_parser(commands: Any) -> None:
     parser = commands.add_parser("tune", help="measure which backend is faster on this card, and let it run")
     shapes.add_options(parser, SEQLENS)
     parser.add_argument(
-        "--output", metavar="FILE", type=Path, help="policy file to write (the user's; `info` names it)"
+        "--output",
+        metavar="FILE",
+        type=Path,
+        help="policy file to write, or to add the decisions to (the user's; `info` names it)",
     )
     parser.add_argument("--dry-run", action="store_true", help="print the decisions, write nothing")
     parser.set_defaults(run=run)
@@ -47,7 +51,7 @@ def _gpu(device: torch.device) -> str:
 
 def run(arguments: argparse.Namespace) -> int:
     """Measure, print and write."""
-    console = Console(width=None if os.environ.get("COLUMNS") or os.isatty(1) else 160, highlight=False)
+    console = make_console(highlight=False)
     problems, device = shapes.problems(arguments), shapes.device(arguments)
     emulated = bool(environment.emulated_gpus())
     if emulated and not (arguments.output or arguments.dry_run):
@@ -56,7 +60,9 @@ def run(arguments: argparse.Namespace) -> int:
             "--output FILE to see such a file"
         )
     path = arguments.output or policy.user_file()
-    tables = policy.read(path)  # a malformed file is found before minutes of measuring
+    tables = policy.read(path)  # a file that is no policy is found before minutes of measuring, and never written over
+    if arguments.output:
+        check_writable("--output", path)
     gfx = _gpu(device)
     now = {direction: policy.table_rule(gfx, direction).backend for direction in policy.DIRECTIONS}
     if "forward" not in shapes.directions(arguments):
@@ -71,6 +77,7 @@ def run(arguments: argparse.Namespace) -> int:
         (device, shapes.effort(arguments), where),
         lambda text: console.print(text, style="dim", markup=False),
     )
+    replaced = [d.direction for d in decisions if (gfx, d.direction) in tables]
     for decision in decisions:
         console.print(f"{gfx} {decision.direction}: {decision.backend} ({decision.evidence})", markup=False)
         if shapes_apart := disagreeing(decision):
@@ -83,9 +90,10 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.dry_run:
         return 0
     policy.write(path, tables)
+    instead = f" in place of its rules for {gfx} {' and '.join(replaced)}" if replaced else ""
     console.print(
-        f"written to {path}: processes that start now follow it; {environment.BACKEND} overrides it, and deleting the "
-        "file brings the package's table back",
+        f"written to {path}{instead}: processes that start now follow it; {environment.BACKEND} overrides it, and "
+        "deleting the file brings the package's table back",
         markup=False,
     )
     return 0

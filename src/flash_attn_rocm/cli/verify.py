@@ -11,16 +11,17 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
 from flash_attn_rocm import backends, environment, paths
 from flash_attn_rocm.archs import load_arch
+from flash_attn_rocm.cli.output import check_writable
+from flash_attn_rocm.console import make_console
 from flash_attn_rocm.errors import BackendChoiceError, InputError
 from flash_attn_rocm.kernel_manifest import read_manifest
 from flash_attn_rocm.verification import profile, worker
-from flash_attn_rocm.verification.cases import plan_cases
+from flash_attn_rocm.verification.cases import Case, plan_cases
 
 _LONGEST_S = 1e6  # far above any case, far below what a wait on a pipe can take
 
@@ -50,10 +51,12 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("--json", metavar="FILE", type=Path, help="write the results to this file")
     parser.add_argument("--timeout", metavar="S", type=_seconds, default=300.0, help="seconds for one case (300)")
     parser.add_argument("--filter", metavar="TEXT", default="", help="only cases whose name contains this text")
+    parser.add_argument("--list", action="store_true", help="print the names of the cases that would run, and stop")
     parser.set_defaults(run=run)
 
 
-def _table(results: list[worker.Result], console: Console) -> None:
+def results_table(results: list[worker.Result]) -> Table:
+    """One row per case."""
     table = Table(title="flash-attn-rocm verify")
     table.add_column("case", no_wrap=True)
     for name in ("max error", "allowed", "LSE error", "time s"):
@@ -71,10 +74,7 @@ def _table(results: list[worker.Result], console: Console) -> None:
         ]
         style = "green" if row.status == "passed" else "bold red"
         table.add_row(row.case.name, *numbers, f"[{style}]{row.status}[/{style}]")
-    console.print(table)
-    for row in results:
-        if row.status != "passed":
-            console.print(f"{row.case.name}: {row.status}: {row.detail}", style="red", markup=False, highlight=False)
+    return table
 
 
 def kernels_not_executed(kernels: list[dict[str, Any]], results: list[worker.Result]) -> list[str]:
@@ -111,17 +111,6 @@ def _write_json(path: Path, choice: backends.Choice, results: list[worker.Result
         raise InputError(f"--json {path}: cannot be written: {error.strerror}") from error
 
 
-def _check_writable(path: Path) -> None:
-    """Find out before hours of cases whether their report can be written; leaves no new file behind."""
-    existed = path.exists()
-    try:
-        path.open("a", encoding="utf-8").close()
-    except OSError as error:
-        raise InputError(f"--json {path}: cannot be written: {error.strerror}") from error
-    if not existed:
-        path.unlink()
-
-
 def _choose(device: str) -> backends.Choice:
     """The choice for this device; an error where torch's attention would be verified in place of installed kernels."""
     choice = backends.choice_for(device, 0 if device == "cuda" else None)
@@ -143,10 +132,23 @@ def _choose(device: str) -> backends.Choice:
     return choice
 
 
+def _cases(kernels: list[dict[str, Any]], text: str) -> list[Case]:
+    """The cases whose name contains the text."""
+    planned = plan_cases(kernels)
+    cases = [case for case in planned if text in case.name]
+    if not cases:
+        raise InputError(
+            f"--filter {text!r} matches none of {len(planned)} cases, e.g. {planned[0].name!r}; --list prints them all"
+        )
+    return cases
+
+
 def run(arguments: argparse.Namespace) -> int:
     """Run every case; 0 when all pass and every installed kernel was executed, else 1."""
+    if arguments.list and (arguments.json or arguments.profile):
+        raise InputError("--list runs nothing to report on: give it without --json and --profile")
     if arguments.json:
-        _check_writable(arguments.json)
+        check_writable("--json", arguments.json)
     if arguments.emulate:
         os.environ[environment.EMULATE] = load_arch(arguments.emulate, "--emulate").gfx
         paths.hip_library_path()
@@ -157,20 +159,21 @@ def run(arguments: argparse.Namespace) -> int:
         kernels = read_manifest(paths.find_manifests()[choice.gfx])["kernels"]
     if arguments.profile and not environment.emulated_gpus():
         raise InputError("--profile counts what the emulated GPU executes: give --emulate GFX as well")
-    console = Console(width=None if os.environ.get("COLUMNS") or os.isatty(1) else 160)
+    cases = _cases(kernels, arguments.filter)
+    if arguments.list:
+        print("\n".join(case.name for case in cases))
+        return 0
+    console = make_console()
     where = f"emulated {choice.gfx}" if environment.emulated_gpus() else choice.gfx or device
     console.print(f"backend {choice.backend} on {where} ({choice.reason}); {len(kernels)} kernels", highlight=False)
 
-    planned = plan_cases(kernels)
-    cases = [case for case in planned if arguments.filter in case.name]
-    if not cases:
-        raise InputError(
-            f"--filter {arguments.filter!r} matches none of {len(planned)} cases, e.g. {planned[0].name!r}"
-        )
     context = worker.start_context()
     progress = track(cases, description="cases", console=console, transient=True, disable=not console.is_terminal)
     results = [worker.run_isolated(context, case, device, arguments.timeout) for case in progress]
-    _table(results, console)
+    console.print(results_table(results))
+    for row in results:
+        if row.status != "passed":
+            console.print(f"{row.case.name}: {row.status}: {row.detail}", style="red", markup=False, highlight=False)
     if arguments.profile:
         console.print(profile.profile_table(profile.add_profiles(row.executed for row in results)))
 
