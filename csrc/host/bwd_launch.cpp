@@ -12,8 +12,6 @@
 namespace flash_attn_rocm {
 namespace {
 
-constexpr std::int64_t kFloatBytes = sizeof(float);
-
 // A tensor of the workspace: contiguous rows of the head dim, head by head. Parts of dq are outermost, so that all
 // other strides, which CK's kernels have in 32 bits, are those of one part.
 struct Parts
@@ -184,19 +182,19 @@ void run_step(Library& library, int device, HipStream stream, const BwdPlan& pla
             step.values.set(operand.pointer, advance(operand.data, first * operand.batch_stride, operand.element_bytes));
             step.values.set(operand.stride, count == 1 ? std::int64_t{0} : operand.batch_stride);
         }
-        step.values.set(Arg::seqstart_q_ptr, advance(rows, first, sizeof(std::int32_t)));
-        step.values.set(Arg::seqstart_k_ptr, advance(sequences.start_k, first, sizeof(std::int32_t)));
+        step.values.set(Arg::seqstart_q_ptr, advance(rows, first, kInt32Bytes));
+        step.values.set(Arg::seqstart_k_ptr, advance(sequences.start_k, first, kInt32Bytes));
         const Grid grid = make_grid(step.kernel, step.tiles, step.heads, std::min(count, forward.batch - first));
         launch_kernel(library, device, stream, {plan.manifest, step.kernel}, step.values, grid);
     }
 }
 
-const KernelInfo& plain_kernel(const Manifest& manifest, const char* op, const std::string& dtype)
+const KernelInfo& own_kernel(const Manifest& manifest, const char* op, const FwdRequest& forward)
 {
-    const KernelInfo* kernel = find_plain_kernel(manifest, op, dtype);
+    const KernelInfo* kernel = find_own_kernel(manifest, op, forward.dtype, forward.hdim);
     if(kernel == nullptr)
     {
-        fail(kNoKernel, missing_plain_kernel(manifest, op));
+        fail(kNoKernel, missing_own_kernel(manifest, op, forward.hdim));
     }
     return *kernel;
 }
@@ -207,7 +205,7 @@ BwdPlan plan_bwd(Library& library, int device, const BwdRequest& request)
 {
     const FwdRequest& forward = request.forward;
     const Manifest& manifest  = usable_manifest(library, device);
-    const FwdChoice choice    = choose_bwd_kernel(manifest, request);
+    const KernelChoice choice = choose_bwd_kernel(manifest, request);
     if(choice.kernel == nullptr)
     {
         fail(kNoKernel, choice.reason);
@@ -215,10 +213,10 @@ BwdPlan plan_bwd(Library& library, int device, const BwdRequest& request)
     const KernelInfo& gradient = *choice.kernel;
     const bool grouped         = forward.heads_q != forward.heads_k;
     return {manifest,
-            plain_kernel(manifest, "bwd_dot", forward.dtype),
+            own_kernel(manifest, "bwd_dot", forward),
             gradient,
-            plain_kernel(manifest, "bwd_sum_keys", forward.dtype),
-            grouped ? &plain_kernel(manifest, "bwd_sum_heads", forward.dtype) : nullptr,
+            own_kernel(manifest, "bwd_sum_keys", forward),
+            grouped ? &own_kernel(manifest, "bwd_sum_heads", forward) : nullptr,
             gradient.deterministic ? std::max<std::int64_t>(1, ceil_div(forward.seqlen_k, gradient.tile_n)) : 1,
             !gradient.deterministic || clamp_window(forward).bounded()};
 }

@@ -1,4 +1,4 @@
-// Chooses the forward kernel for a request from what is installed.
+// Chooses kernels of every op from what is installed, says why there is none, and checks grids.
 #include "dispatch.hpp"
 
 #include <algorithm>
@@ -129,13 +129,9 @@ const KernelInfo* find_kernel(
     const FeatureCode wanted = feature_code({op, request.dtype, request.mode == Mode::group,
                                              request.alibi_slopes != nullptr, request.softcap > 0, request.dropout.p > 0});
     const KernelInfo* chosen = nullptr;
-    for(std::size_t i = 0; i < manifest.kernels.size(); ++i)
+    for(const std::size_t index : manifest.with_features(wanted))
     {
-        if(manifest.features[i] != wanted)
-        {
-            continue;
-        }
-        const KernelInfo& kernel = manifest.kernels[i];
+        const KernelInfo& kernel = manifest.kernels[index];
         if((kernel.mask || !mask) && padding_fits(kernel, request) && fits(kernel) &&
            (chosen == nullptr || cost(kernel) < cost(*chosen)))
         {
@@ -168,7 +164,7 @@ bool alibi_fits_whole(const FwdRequest& request)
     return request.alibi_slopes == nullptr || std::max(request.seqlen_q, request.seqlen_k) <= kMaxWholeAlibiLength;
 }
 
-FwdChoice choose_fwd_kernel(const Manifest& manifest, const FwdRequest& request)
+KernelChoice choose_fwd_kernel(const Manifest& manifest, const FwdRequest& request)
 {
     if(!alibi_fits_whole(request))
     {
@@ -180,7 +176,7 @@ FwdChoice choose_fwd_kernel(const Manifest& manifest, const FwdRequest& request)
     return {chosen, chosen != nullptr ? std::string() : explain(manifest, "fmha_fwd", request, mask)};
 }
 
-FwdChoice choose_split_kernel(const Manifest& manifest, const FwdRequest& request, bool aligned)
+KernelChoice choose_split_kernel(const Manifest& manifest, const FwdRequest& request, bool aligned)
 {
     const bool mask  = clamp_window(request).bounded();
     const bool paged = request.pages.table != nullptr;
@@ -199,7 +195,7 @@ FwdChoice choose_split_kernel(const Manifest& manifest, const FwdRequest& reques
     return {nullptr, explain(manifest, "fmha_fwd_splitkv", request, mask) + pages};
 }
 
-FwdChoice choose_bwd_kernel(const Manifest& manifest, const BwdRequest& request)
+KernelChoice choose_bwd_kernel(const Manifest& manifest, const BwdRequest& request)
 {
     const FwdRequest& forward = request.forward;
     if(!alibi_fits_whole(forward))
@@ -218,19 +214,24 @@ FwdChoice choose_bwd_kernel(const Manifest& manifest, const BwdRequest& request)
     return {nullptr, order + explain(manifest, "fmha_bwd", forward, mask)};
 }
 
-const KernelInfo* find_plain_kernel(const Manifest& manifest, const char* op, const std::string& dtype)
+const KernelInfo* find_own_kernel(const Manifest& manifest, const char* op, const std::string& dtype, std::int64_t hdim)
 {
-    const FeatureCode wanted = feature_code({op, dtype});
-    const auto found = std::find_if(manifest.features.begin(), manifest.features.end(), [wanted](FeatureCode code) {
-        return (code & kOpAndDtype) == wanted;
-    });
-    return found == manifest.features.end() ? nullptr : &manifest.kernels[found - manifest.features.begin()];
+    const KernelInfo* chosen = nullptr;
+    for(const std::size_t index : manifest.with_features(feature_code({op, dtype})))
+    {
+        const KernelInfo& kernel = manifest.kernels[index];
+        if(hdim <= kernel.hdim_q && (chosen == nullptr || kernel.hdim_q < chosen->hdim_q))
+        {
+            chosen = &kernel;
+        }
+    }
+    return chosen;
 }
 
-std::string missing_plain_kernel(const Manifest& manifest, const char* op)
+std::string missing_own_kernel(const Manifest& manifest, const char* op, std::int64_t hdim)
 {
     return concat("the installed kernels for ", manifest.gfx, " (profile ", manifest.profile, ") have no ", op,
-                  fuller_profile(manifest));
+                  " for head dim ", hdim, fuller_profile(manifest));
 }
 
 Grid make_grid(const KernelInfo& kernel, std::int64_t x, std::int64_t y, std::int64_t z)

@@ -1,4 +1,4 @@
-// Chooses the kernel for a request, and its grid: pure functions of the request and the manifest.
+// Chooses the kernels for a request, and their grids: pure functions of the request and the manifest.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +25,7 @@ Window clamp_window(const FwdRequest& request);
 inline constexpr std::int64_t kMaxWholeAlibiLength = 65'536;
 bool alibi_fits_whole(const FwdRequest& request);
 
-struct FwdChoice
+struct KernelChoice
 {
     const KernelInfo* kernel = nullptr;
     std::string reason; // why there is none
@@ -34,18 +34,19 @@ struct FwdChoice
 // Smallest installed head dim that holds the request's, then a kernel without mask where none is needed (one with mask
 // serves too), then the cheapest padding that is legal. Without a kernel the reason names the GPU, the feature and what
 // is installed.
-FwdChoice choose_fwd_kernel(const Manifest& manifest, const FwdRequest& request);
+KernelChoice choose_fwd_kernel(const Manifest& manifest, const FwdRequest& request);
 
 // The split-KV kernel for a request in group mode. `aligned`: k and v suit vector loads; without, only kernels with full
 // padding serve, which load element by element, so that a cache is never copied.
-FwdChoice choose_split_kernel(const Manifest& manifest, const FwdRequest& request, bool aligned);
+KernelChoice choose_split_kernel(const Manifest& manifest, const FwdRequest& request, bool aligned);
 
 // As for forward. One that adds dq's parts in order serves where the order does not matter, if there is no other.
-FwdChoice choose_bwd_kernel(const Manifest& manifest, const BwdRequest& request);
+KernelChoice choose_bwd_kernel(const Manifest& manifest, const BwdRequest& request);
 
-// Our own kernel of this op and dtype, or null; and why there is none.
-const KernelInfo* find_plain_kernel(const Manifest& manifest, const char* op, const std::string& dtype);
-std::string missing_plain_kernel(const Manifest& manifest, const char* op);
+// Our own kernels beside CK's (csrc/device) take every head dim up to their hdim_q. The smallest of this op and dtype
+// that holds `hdim`, or null; and why there is none.
+const KernelInfo* find_own_kernel(const Manifest& manifest, const char* op, const std::string& dtype, std::int64_t hdim);
+std::string missing_own_kernel(const Manifest& manifest, const char* op, std::int64_t hdim);
 
 struct Grid
 {

@@ -1,4 +1,4 @@
-// The exception of the host library, and the joining of a message from its parts.
+// The exception of the host library, and messages: joined from their parts, and printable whatever they quote.
 #pragma once
 
 #include <sstream>

@@ -89,9 +89,8 @@ FwdRequest slice_heads(const FwdRequest& request, std::int64_t first, std::int64
     part.out.data            = advance(request.out.data, first * request.out.head_stride, kElementBytes);
     part.k.data              = advance(request.k.data, first / ratio * request.k.head_stride, kElementBytes);
     part.v.data              = advance(request.v.data, first / ratio * request.v.head_stride, kElementBytes);
-    constexpr auto floats    = static_cast<std::int64_t>(sizeof(float));
-    part.lse                 = static_cast<char*>(request.lse) + first * request.lse_head_stride * floats;
-    part.alibi_slopes        = advance(request.alibi_slopes, first, floats);
+    part.lse                 = static_cast<char*>(request.lse) + first * request.lse_head_stride * kFloatBytes;
+    part.alibi_slopes        = advance(request.alibi_slopes, first, kFloatBytes);
     return part;
 }
 

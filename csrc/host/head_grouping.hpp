@@ -1,6 +1,6 @@
-// How many heads one launch takes, so that their keys and values stay in the last-level cache while all query tiles read
-// them. A launch's workgroups run head by head in turn: with all heads in one launch, the keys and values of all are in
-// flight at once.
+// Head grouping: how many heads one launch takes, so that their keys and values stay in the last-level cache while all
+// query tiles read them, the switches that users have over it, and a request's part for one launch. A launch's workgroups
+// run head by head in turn: with all heads in one launch, the keys and values of all are in flight at once.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,5 @@
-// Packs argument values into the buffer a kernel is launched with, and knows what CK's forward kernel expects.
+// Packs argument values into the buffer a kernel is launched with, and knows what CK's attention kernels, forward,
+// split-KV and backward, expect.
 #include "kernel_args.hpp"
 
 #include <algorithm>
@@ -48,14 +49,9 @@ void store_integer(const KernelInfo& kernel, Arg arg, std::byte* field, std::uin
 std::vector<std::byte> pack_args(const KernelInfo& kernel, const ArgValues& values)
 {
     std::vector<std::byte> buffer(kernel.kargs_bytes);
-    for(std::size_t i = 0; i < kArgCount; ++i)
+    for(const Arg arg : kernel.present)
     {
-        const auto arg     = static_cast<Arg>(i);
-        const ArgSlot slot = kernel.args[i];
-        if(slot.size == 0)
-        {
-            continue;
-        }
+        const ArgSlot slot    = kernel.args[static_cast<std::size_t>(arg)];
         std::byte* field      = buffer.data() + slot.offset;
         const ArgValue& value = values.get(arg);
         if(const auto* integer = std::get_if<std::int64_t>(&value))

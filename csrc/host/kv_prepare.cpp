@@ -100,10 +100,10 @@ std::int64_t rows_per_batch(const KvPrepareRequest& request)
 void launch_kv_prepare(Library& library, int device, HipStream stream, const KvPrepareRequest& request)
 {
     const Manifest& manifest = usable_manifest(library, device);
-    const KernelInfo* kernel = find_plain_kernel(manifest, "kv_prepare", request.dtype);
+    const KernelInfo* kernel = find_own_kernel(manifest, "kv_prepare", request.dtype, request.hdim);
     if(kernel == nullptr)
     {
-        fail(kNoKernel, missing_plain_kernel(manifest, "kv_prepare"));
+        fail(kNoKernel, missing_own_kernel(manifest, "kv_prepare", request.hdim));
     }
     const bool writes_q      = request.q_out != nullptr;
     const std::int64_t rows  = std::max({writes_q ? request.seqlen_q : 0, request.seqlen_knew, std::int64_t{1}});

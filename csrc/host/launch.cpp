@@ -33,18 +33,16 @@ void set_pointers(ArgValues& values, const FwdRequest& request, std::int64_t fir
     const auto shifted = [first](const TensorView& view) {
         return advance(view.data, first * view.batch_stride, kElementBytes);
     };
-    constexpr std::int64_t float_bytes = sizeof(float);
-    constexpr std::int64_t int_bytes   = sizeof(std::int32_t);
     values.set(Arg::q_ptr, shifted(request.q));
     values.set(Arg::k_ptr, shifted(request.k));
     values.set(Arg::v_ptr, shifted(request.v));
     values.set(Arg::o_ptr, shifted(request.out));
-    values.set(Arg::lse_ptr, advance(request.lse, first * request.lse_batch_stride, float_bytes));
+    values.set(Arg::lse_ptr, advance(request.lse, first * request.lse_batch_stride, kFloatBytes));
     values.set(Arg::rand_val_ptr, advance(request.dropout.map, first * request.dropout.map_batch_stride, 1));
-    values.set(Arg::alibi_slope_ptr, advance(request.alibi_slopes, first * request.alibi_batch_stride, float_bytes));
-    values.set(Arg::seqstart_q_ptr, advance(request.sequences.start_q, first, int_bytes));
-    values.set(Arg::seqstart_k_ptr, advance(request.sequences.start_k, first, int_bytes));
-    values.set(Arg::seqlen_k_ptr, advance(request.sequences.length_k, first, int_bytes));
+    values.set(Arg::alibi_slope_ptr, advance(request.alibi_slopes, first * request.alibi_batch_stride, kFloatBytes));
+    values.set(Arg::seqstart_q_ptr, advance(request.sequences.start_q, first, kInt32Bytes));
+    values.set(Arg::seqstart_k_ptr, advance(request.sequences.start_k, first, kInt32Bytes));
+    values.set(Arg::seqlen_k_ptr, advance(request.sequences.length_k, first, kInt32Bytes));
 }
 
 } // namespace
@@ -62,7 +60,7 @@ const Manifest& usable_manifest(Library& library, int device)
 }
 
 void launch_kernel(
-    Library& library, int device, HipStream stream, const FwdKernel& chosen, const ArgValues& values, Grid grid)
+    Library& library, int device, HipStream stream, const InstalledKernel& chosen, const ArgValues& values, Grid grid)
 {
     const HipRuntime& hip            = library.hip();
     const KernelInfo& kernel         = chosen.kernel;
@@ -82,10 +80,10 @@ void launch_kernel(
     ++function.launches;
 }
 
-FwdKernel select_fwd_kernel(Library& library, int device, const FwdRequest& request)
+InstalledKernel select_fwd_kernel(Library& library, int device, const FwdRequest& request)
 {
-    const Manifest& manifest = usable_manifest(library, device);
-    const FwdChoice choice   = choose_fwd_kernel(manifest, request);
+    const Manifest& manifest  = usable_manifest(library, device);
+    const KernelChoice choice = choose_fwd_kernel(manifest, request);
     if(choice.kernel == nullptr)
     {
         fail(kNoKernel, choice.reason);
@@ -96,7 +94,7 @@ FwdKernel select_fwd_kernel(Library& library, int device, const FwdRequest& requ
 namespace {
 
 // One launch for all heads of `request`, or several where the batch needs them.
-void launch_heads(Library& library, int device, HipStream stream, const FwdKernel& chosen, const FwdRequest& request)
+void launch_heads(Library& library, int device, HipStream stream, const InstalledKernel& chosen, const FwdRequest& request)
 {
     ArgValues values = fwd_arg_values(request);
     const std::int64_t step = batches_per_launch(request);
@@ -159,7 +157,7 @@ std::int64_t heads_per_launch(Library& library, int device, const KernelInfo& ke
 
 } // namespace
 
-void launch_fwd(Library& library, int device, HipStream stream, const FwdKernel& chosen, const FwdRequest& request)
+void launch_fwd(Library& library, int device, HipStream stream, const InstalledKernel& chosen, const FwdRequest& request)
 {
     const std::int64_t heads = heads_per_launch(library, device, chosen.kernel, request);
     if(heads >= request.heads_q)

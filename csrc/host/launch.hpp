@@ -1,4 +1,4 @@
-// Runs a forward request: kernel, arguments, launches.
+// Launches kernels: any one of a device, and a whole forward request.
 #pragma once
 
 #include "dispatch.hpp"
@@ -9,7 +9,7 @@
 namespace flash_attn_rocm {
 
 // A kernel and the manifest that describes it.
-struct FwdKernel
+struct InstalledKernel
 {
     const Manifest& manifest;
     const KernelInfo& kernel;
@@ -20,14 +20,14 @@ const Manifest& usable_manifest(Library& library, int device);
 
 // One launch of any kernel on `stream` of `device`, which must be current.
 void launch_kernel(
-    Library& library, int device, HipStream stream, const FwdKernel& chosen, const ArgValues& values, Grid grid);
+    Library& library, int device, HipStream stream, const InstalledKernel& chosen, const ArgValues& values, Grid grid);
 
 // The kernel for this request on this device. Throws Error, marked kNoKernel when nothing installed covers it, or when
 // the kernels were built for another wave size than the device has.
-FwdKernel select_fwd_kernel(Library& library, int device, const FwdRequest& request);
+InstalledKernel select_fwd_kernel(Library& library, int device, const FwdRequest& request);
 
 // Launches on `stream` of `device`, which must be current; returns without waiting. Extents must be positive and the
 // layout must suit the kernel (checks.hpp).
-void launch_fwd(Library& library, int device, HipStream stream, const FwdKernel& chosen, const FwdRequest& request);
+void launch_fwd(Library& library, int device, HipStream stream, const InstalledKernel& chosen, const FwdRequest& request);
 
 } // namespace flash_attn_rocm

@@ -39,6 +39,17 @@ std::optional<Arg> find_arg(const std::string& name)
     return std::nullopt;
 }
 
+// A field that says which requests a kernel serves: with a word unknown here it would pass for another kind of kernel.
+std::string one_of(const JsonReader& reader, const char* key, const char* first, const char* second)
+{
+    auto text = reader.get<std::string>(key);
+    if(text != first && text != second)
+    {
+        reader.reject(key, " is '", text, "'; allowed: ", first, ", ", second);
+    }
+    return text;
+}
+
 Padding parse_padding(const JsonReader& reader)
 {
     const auto text = reader.get<std::string>("padding");
@@ -83,7 +94,9 @@ void parse_args(const JsonReader& reader, KernelInfo& kernel)
             reader.reject("argument '", name, "' ", slot.dump(), " lies outside kargs_bytes ", kernel.kargs_bytes);
         }
         kernel.args[static_cast<std::size_t>(*arg)] = parsed;
+        kernel.present.push_back(*arg);
     }
+    std::sort(kernel.present.begin(), kernel.present.end());
 }
 
 KernelInfo parse_kernel(const JsonReader& reader, const Manifest& manifest)
@@ -99,9 +112,9 @@ KernelInfo parse_kernel(const JsonReader& reader, const Manifest& manifest)
     kernel.dtype         = reader.get<std::string>("dtype");
     kernel.hdim_q        = reader.get<std::int64_t>("hdim_q");
     kernel.hdim_v        = reader.get<std::int64_t>("hdim_v");
-    kernel.mode          = reader.get<std::string>("mode");
+    kernel.mode          = one_of(reader, "mode", "batch", "group");
     kernel.mask          = reader.get<bool>("mask");
-    kernel.bias          = reader.get<std::string>("bias");
+    kernel.bias          = one_of(reader, "bias", "none", "alibi");
     kernel.softcap       = reader.get<bool>("softcap");
     kernel.dropout       = reader.get<bool>("dropout");
     kernel.padding       = parse_padding(reader);
@@ -169,6 +182,13 @@ FeatureCode feature_code(const Features& features)
            bit(features.dtype == "fp16", 4) | bit(features.dtype == "bf16", 5) | op << 6;
 }
 
+const std::vector<std::size_t>& Manifest::with_features(FeatureCode code) const
+{
+    static const std::vector<std::size_t> none;
+    const auto found = by_features.find(code);
+    return found == by_features.end() ? none : found->second;
+}
+
 const char* arg_name(Arg arg) { return kArgNames[static_cast<std::size_t>(arg)]; }
 
 std::string reinstall_command(const std::string& gfx)
@@ -211,8 +231,9 @@ Manifest load_manifest(const std::filesystem::path& path)
         manifest.kernels.push_back(parse_kernel(row, manifest));
         KernelInfo& kernel = manifest.kernels.back();
         kernel.name        = name;
-        manifest.features.push_back(feature_code({kernel.op, kernel.dtype, kernel.mode == "group",
-                                                  kernel.bias == "alibi", kernel.softcap, kernel.dropout}));
+        const FeatureCode features = feature_code({kernel.op, kernel.dtype, kernel.mode == "group",
+                                                   kernel.bias == "alibi", kernel.softcap, kernel.dropout});
+        manifest.by_features[features].push_back(manifest.kernels.size() - 1);
         if(!names.insert(name).second)
         {
             row.reject("there are several of this name");

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -37,7 +38,7 @@ enum class Padding
     full,   // any sequence length, head dim up to the tile's
 };
 
-// What a kernel and a request must share exactly, as one number: a launch looks through hundreds of kernels.
+// What a kernel and a request must share exactly, as one number, by which kernels are found: there are hundreds.
 using FeatureCode = std::uint32_t;
 
 struct Features
@@ -50,9 +51,6 @@ struct Features
     bool dropout = false;
 };
 FeatureCode feature_code(const Features& features);
-
-// The part of a code that says op and dtype.
-inline constexpr FeatureCode kOpAndDtype = 0xff0;
 
 struct KernelInfo
 {
@@ -75,6 +73,7 @@ struct KernelInfo
     std::uint32_t block_threads   = 0;
     std::uint32_t kargs_bytes     = 0;
     std::array<ArgSlot, kArgCount> args{};
+    std::vector<Arg> present; // the arguments that it has
 };
 
 struct CodeObject
@@ -92,7 +91,10 @@ struct Manifest
     int wave_size = 0;
     std::vector<CodeObject> code_objects;
     std::vector<KernelInfo> kernels;
-    std::vector<FeatureCode> features; // of each kernel
+    std::map<FeatureCode, std::vector<std::size_t>> by_features; // indices into kernels
+
+    // The kernels that share a request's features, as indices.
+    const std::vector<std::size_t>& with_features(FeatureCode code) const;
 };
 
 // Throws Error: unreadable file, another schema (older or newer, and what to update), a missing or ill-typed field,

@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "bwd_args.hpp"
+#include "required_args.hpp"
 
 namespace flash_attn_rocm {
 namespace {
@@ -15,93 +15,15 @@ constexpr std::int64_t kMaxExtent        = 4096; // of a tile or head dim
 constexpr std::uint32_t kMaxBlockThreads = 1024;
 constexpr std::uint32_t kMaxKargsBytes   = 4096;
 
-constexpr Arg kAttentionArgs[] = {
-    Arg::q_ptr,    Arg::k_ptr,    Arg::v_ptr,          Arg::seqlen_q,       Arg::seqlen_k,       Arg::hdim_q,
-    Arg::hdim_v,   Arg::num_head_q, Arg::nhead_ratio_qk, Arg::scale_s,      Arg::stride_q,       Arg::stride_k,
-    Arg::stride_v, Arg::nhead_stride_q, Arg::nhead_stride_k, Arg::nhead_stride_v,
-};
-constexpr Arg kForwardArgs[] = {Arg::o_ptr, Arg::stride_o, Arg::nhead_stride_o, Arg::lse_ptr, Arg::nhead_stride_lse};
-constexpr Arg kSplitArgs[]   = {Arg::o_acc_ptr,          Arg::lse_acc_ptr,          Arg::num_splits,
-                                Arg::stride_o_acc,       Arg::nhead_stride_o_acc,   Arg::nhead_stride_lse_acc,
-                                Arg::split_stride_o_acc, Arg::split_stride_lse_acc};
-constexpr Arg kPageArgs[]    = {Arg::block_table_ptr, Arg::batch_stride_block_table, Arg::page_block_size, Arg::is_gappy,
-                                Arg::batch_stride_k,  Arg::batch_stride_v};
-constexpr Arg kCombineArgs[] = {Arg::o_acc_ptr, Arg::lse_acc_ptr, Arg::o_ptr,    Arg::lse_ptr, Arg::seqstart_q_ptr,
-                                Arg::seqlen_q,  Arg::hdim_v,      Arg::num_splits, Arg::stride_o};
-constexpr Arg kBatchArgs[]   = {Arg::batch_stride_q, Arg::batch_stride_k, Arg::batch_stride_v, Arg::batch_stride_o,
-                                Arg::batch_stride_lse};
-constexpr Arg kGroupArgs[]   = {Arg::seqstart_q_ptr, Arg::seqstart_k_ptr, Arg::seqlen_k_ptr};
-constexpr Arg kMaskArgs[]    = {Arg::window_size_left, Arg::window_size_right, Arg::mask_type};
-constexpr Arg kAlibiArgs[]   = {Arg::alibi_slope_ptr, Arg::alibi_slope_stride};
-constexpr Arg kSoftcapArgs[] = {Arg::logits_soft_cap, Arg::logits_soft_cap_rcp};
-constexpr Arg kDropoutArgs[] = {Arg::rp_undrop,      Arg::p_undrop_in_uint8_t, Arg::drop_seed,      Arg::drop_offset,
-                                Arg::rand_val_ptr,   Arg::is_store_randval,    Arg::stride_randval, Arg::nhead_stride_randval,
-                                Arg::is_drop_seed_offset_from_host};
-
-template <class Args>
-void require(const JsonReader& reader, const KernelInfo& kernel, const Args& args)
+void check_presence(const JsonReader& reader, const KernelInfo& kernel)
 {
-    for(const Arg arg : args)
+    for(const Arg arg : required_args(kernel))
     {
         if(kernel.args[static_cast<std::size_t>(arg)].size == 0)
         {
             reader.reject("argument '", arg_name(arg), "' is missing, which such a kernel needs");
         }
     }
-}
-
-void check_features(const JsonReader& reader, const KernelInfo& kernel)
-{
-    if(kernel.mask)
-    {
-        require(reader, kernel, kMaskArgs);
-    }
-    if(kernel.bias == "alibi")
-    {
-        require(reader, kernel, kAlibiArgs);
-    }
-    if(kernel.softcap)
-    {
-        require(reader, kernel, kSoftcapArgs);
-    }
-    if(kernel.dropout)
-    {
-        require(reader, kernel, kDropoutArgs);
-    }
-}
-
-void check_presence(const JsonReader& reader, const KernelInfo& kernel)
-{
-    if(kernel.op == "fmha_fwd" && (kernel.mode == "batch" || kernel.mode == "group"))
-    {
-        require(reader, kernel, kAttentionArgs);
-        require(reader, kernel, kForwardArgs);
-        if(kernel.mode == "batch")
-        {
-            require(reader, kernel, kBatchArgs);
-        }
-        else
-        {
-            require(reader, kernel, kGroupArgs);
-        }
-        check_features(reader, kernel);
-    }
-    if(kernel.op == "fmha_fwd_splitkv" && kernel.mode == "group")
-    {
-        require(reader, kernel, kAttentionArgs);
-        require(reader, kernel, kSplitArgs);
-        require(reader, kernel, kGroupArgs);
-        if(kernel.page > 0)
-        {
-            require(reader, kernel, kPageArgs);
-        }
-        check_features(reader, kernel);
-    }
-    if(kernel.op == "split_combine")
-    {
-        require(reader, kernel, kCombineArgs);
-    }
-    require(reader, kernel, bwd_args(kernel));
 }
 
 bool size_fits(std::string_view name, std::uint32_t size)
@@ -121,23 +43,17 @@ bool size_fits(std::string_view name, std::uint32_t size)
 
 void check_slots(const JsonReader& reader, const KernelInfo& kernel)
 {
-    std::vector<Arg> present;
-    for(std::size_t i = 0; i < kArgCount; ++i)
+    const auto slot_of = [&kernel](Arg arg) { return kernel.args[static_cast<std::size_t>(arg)]; };
+    std::vector<Arg> present = kernel.present;
+    for(const Arg arg : present)
     {
-        const ArgSlot slot = kernel.args[i];
-        if(slot.size == 0)
-        {
-            continue;
-        }
-        const auto arg = static_cast<Arg>(i);
+        const ArgSlot slot = slot_of(arg);
         if(!size_fits(arg_name(arg), slot.size) || slot.offset % slot.size != 0)
         {
             reader.reject("argument '", arg_name(arg), "' is [", slot.offset, ",", slot.size,
                           "]; expected a size that suits it and an offset that is a multiple of the size");
         }
-        present.push_back(arg);
     }
-    const auto slot_of = [&kernel](Arg arg) { return kernel.args[static_cast<std::size_t>(arg)]; };
     std::sort(present.begin(), present.end(), [&](Arg a, Arg b) { return slot_of(a).offset < slot_of(b).offset; });
     for(std::size_t i = 1; i < present.size(); ++i)
     {

@@ -53,9 +53,7 @@ void launch_parts(Library& library,
                   const SplitBuffers& buffers)
 {
     ArgValues values = split_arg_values(request, plan, buffers);
-    const auto ints  = [](const void* pointer, std::int64_t elements) -> const void* {
-        return pointer == nullptr ? nullptr : static_cast<const std::int32_t*>(pointer) + elements;
-    };
+    const auto ints  = [](const void* pointer, std::int64_t elements) { return advance(pointer, elements, kInt32Bytes); };
     for(std::int64_t first = 0; first < request.batch; first += kMaxGridYZ)
     {
         const std::int64_t batches = std::min(kMaxGridYZ, request.batch - first);
@@ -66,7 +64,7 @@ void launch_parts(Library& library,
         values.set(Arg::seqstart_k_ptr, ints(request.sequences.start_k, first));
         values.set(Arg::seqlen_k_ptr, ints(request.sequences.length_k, first));
         values.set(Arg::block_table_ptr, ints(request.pages.table, first * request.pages.table_stride));
-        values.set(Arg::alibi_slope_ptr, ints(request.alibi_slopes, first * request.alibi_batch_stride));
+        values.set(Arg::alibi_slope_ptr, advance(request.alibi_slopes, first * request.alibi_batch_stride, kFloatBytes));
         launch_kernel(library, device, stream, {*plan.manifest, *plan.kernel}, values,
                       split_grid(plan, request, batches));
     }
@@ -109,9 +107,9 @@ void launch_combine(Library& library,
         };
         values.set(Arg::seqstart_q_ptr, static_cast<const void*>(group ? starts + first : nullptr));
         values.set(Arg::o_ptr, part(output.out.data, output.out.batch_stride, kElementBytes));
-        values.set(Arg::lse_ptr, part(output.lse, output.lse_batch_stride, sizeof(float)));
-        values.set(Arg::lse_acc_ptr, part(buffers.lse_acc, request.seqlen_q, sizeof(float)));
-        values.set(Arg::o_acc_ptr, part(buffers.o_acc, request.seqlen_q * d, sizeof(float)));
+        values.set(Arg::lse_ptr, part(output.lse, output.lse_batch_stride, kFloatBytes));
+        values.set(Arg::lse_acc_ptr, part(buffers.lse_acc, request.seqlen_q, kFloatBytes));
+        values.set(Arg::o_acc_ptr, part(buffers.o_acc, request.seqlen_q * d, kFloatBytes));
         launch_kernel(library, device, stream, {*plan.manifest, *plan.combine}, values,
                       make_grid(*plan.combine, tiles, request.heads_q, std::min(kMaxGridYZ, request.batch - first)));
     }
@@ -153,7 +151,7 @@ std::int64_t choose_num_splits(const SplitProblem& problem)
 std::optional<SplitPlan> find_split(Library& library, int device, const FwdRequest& request, bool aligned)
 {
     const Manifest& manifest  = usable_manifest(library, device);
-    const KernelInfo* combine = find_plain_kernel(manifest, "split_combine", request.dtype);
+    const KernelInfo* combine = find_own_kernel(manifest, "split_combine", request.dtype, request.hdim);
     const KernelInfo* kernel  = choose_split_kernel(manifest, request, aligned).kernel;
     if(combine == nullptr || kernel == nullptr)
     {
@@ -171,9 +169,10 @@ SplitPlan plan_split(Library& library, int device, const FwdRequest& request, bo
     std::optional<SplitPlan> plan = find_split(library, device, request, aligned);
     if(!plan)
     {
-        const Manifest& manifest = usable_manifest(library, device);
-        const FwdChoice choice   = choose_split_kernel(manifest, request, aligned);
-        fail(kNoKernel, choice.kernel == nullptr ? choice.reason : missing_plain_kernel(manifest, "split_combine"));
+        const Manifest& manifest  = usable_manifest(library, device);
+        const KernelChoice choice = choose_split_kernel(manifest, request, aligned);
+        fail(kNoKernel,
+             choice.kernel == nullptr ? choice.reason : missing_own_kernel(manifest, "split_combine", request.hdim));
     }
     plan->splits = num_splits > 0 ? num_splits : plan->splits;
     return *plan;

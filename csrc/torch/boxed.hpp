@@ -6,6 +6,12 @@
 
 #include <torch/csrc/stable/library.h>
 
+namespace flash_attn_rocm {
+
+using BoxedOp = void (*)(StableIValue* stack, std::uint64_t arguments, std::uint64_t results);
+
+} // namespace flash_attn_rocm
+
 #ifdef __MINGW32__
 
 #include <exception>

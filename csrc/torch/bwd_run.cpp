@@ -1,14 +1,16 @@
 // Runs a checked backward call: copies where a layout needs them, workspace, launch.
 #include "bwd_run.hpp"
 
-#include <algorithm>
-#include <utility>
+#include <initializer_list>
+#include <optional>
+#include <string>
 
 #include <torch/csrc/stable/ops.h>
 
 #include "../host/bwd_launch.hpp"
 #include "../host/checks.hpp"
 #include "../host/error.hpp"
+#include "overlap.hpp"
 
 namespace flash_attn_rocm {
 namespace {
@@ -31,44 +33,53 @@ void check_like(const Tensor& tensor, const char* name, const Tensor& like, cons
     check_place(tensor, name, like);
 }
 
-// Whether every element has memory of its own; false for some unusual layouts that do, too.
-bool elements_apart(const Tensor& tensor)
+void check_lse(const Tensor& lse, const Shape& shape, const Tensor& q)
 {
-    std::vector<std::pair<std::int64_t, std::int64_t>> dims; // stride, size
-    for(std::int64_t i = 0; i < tensor.dim(); ++i)
+    bool same = lse.dim() == static_cast<std::int64_t>(shape.size());
+    std::string wanted;
+    for(std::size_t i = 0; i < shape.size(); ++i)
     {
-        dims.emplace_back(tensor.stride(i), tensor.size(i));
+        same = same && lse.size(static_cast<std::int64_t>(i)) == shape[i];
+        wanted += concat(i == 0 ? "" : ", ", shape[i]);
     }
-    std::sort(dims.begin(), dims.end());
-    std::int64_t span = 1; // elements from the first to the last one of the dimensions so far
-    for(const auto& [stride, size] : dims)
+    STD_TORCH_CHECK(same && lse.scalar_type() == ScalarType::Float,
+                    "softmax_lse has shape ", describe_shape(lse), " and dtype ",
+                    torch::headeronly::toString(lse.scalar_type()), "; expected (", wanted, ") and Float");
+    check_place(lse, "softmax_lse", q);
+}
+
+void check_apart(const Tensor& a, const char* a_name, const Tensor& b, const char* b_name)
+{
+    STD_TORCH_CHECK(!elements_shared(a, b),
+                    a_name, " and ", b_name, " share memory: both are written. Pass tensors that do not overlap");
+}
+
+void fill_zero(std::initializer_list<const Tensor*> tensors)
+{
+    for(const Tensor* tensor : tensors)
     {
-        if(size > 1 && stride < span)
-        {
-            return false;
-        }
-        span += (size - 1) * stride;
+        torch::stable::fill_(*tensor, 0.0);
     }
-    return true;
 }
 
 bool writable(const Tensor& tensor, std::int64_t seqlen)
 {
-    const std::int64_t last = tensor.dim() - 1;
-    const TensorView view   = view_of(tensor);
-    return (tensor.size(last) == 1 || tensor.stride(last) == 1) && elements_apart(tensor) && !layout_misaligned(view) &&
-           !layout_too_large(view, seqlen, tensor.size(last));
+    const TensorView view = view_of(tensor);
+    return last_dim_contiguous(tensor) && elements_apart(tensor) && !layout_misaligned(view) &&
+           !layout_too_large(view, seqlen, tensor.size(tensor.dim() - 1));
 }
 
-// Several elements in one place would be written by several waves, in any order.
-void check_target(const Tensor& tensor, const char* name)
+// Kernels still read inputs when they write gradients.
+bool meets_input(const Tensor& tensor, const BwdInputs& inputs)
 {
-    for(std::int64_t i = 0; i < tensor.dim(); ++i)
+    for(const Tensor* input : {&inputs.dout, &inputs.q, &inputs.k, &inputs.v, &inputs.out, &inputs.lse})
     {
-        STD_TORCH_CHECK(tensor.stride(i) != 0 || tensor.size(i) <= 1,
-                        name, " has shape ", describe_shape(tensor), " and stride 0 in dimension ", i,
-                        ": several of its elements are one place in memory. Pass a tensor that is not expanded");
+        if(ranges_meet(tensor, *input))
+        {
+            return true;
+        }
     }
+    return false;
 }
 
 // A gradient as the kernels can write it: the caller's tensor, or one that is copied into it afterwards.
@@ -78,8 +89,8 @@ struct Target
     Tensor written;
     bool copied;
 
-    Target(const Tensor& tensor, std::int64_t seqlen)
-        : given(tensor), written(tensor), copied(!writable(tensor, seqlen))
+    Target(const Tensor& tensor, std::int64_t seqlen, const BwdInputs& inputs)
+        : given(tensor), written(tensor), copied(!writable(tensor, seqlen) || meets_input(tensor, inputs))
     {
         if(copied)
         {
@@ -96,6 +107,24 @@ struct Target
     }
 };
 
+struct Targets
+{
+    Target dq, dk, dv;
+
+    Targets(const Gradients& gradients, const BwdInputs& inputs, const FwdRequest& forward)
+        : dq(gradients.dq, forward.seqlen_q, inputs), dk(gradients.dk, forward.seqlen_k, inputs),
+          dv(gradients.dv, forward.seqlen_k, inputs)
+    {
+    }
+
+    void finish()
+    {
+        dq.finish();
+        dk.finish();
+        dv.finish();
+    }
+};
+
 // Rows behind the last one must read as zeros, which the kernels leave to the bounds of a head's memory: rows that
 // overlap (as those of an expanded tensor, or a single row with a stride of 0) would put them inside.
 Tensor input(const Tensor& tensor, std::int64_t seqlen, const char* name)
@@ -109,6 +138,19 @@ Tensor input(const Tensor& tensor, std::int64_t seqlen, const char* name)
     return aligned(readable(apart, seqlen, name));
 }
 
+// Inputs as the kernels can read them.
+struct ReadableInputs
+{
+    Tensor q, k, v, out, dout, lse;
+
+    ReadableInputs(const BwdInputs& given, const Tensor& contiguous_lse, const FwdRequest& forward)
+        : q(input(given.q, forward.seqlen_q, "q")), k(input(given.k, forward.seqlen_k, "k")),
+          v(input(given.v, forward.seqlen_k, "v")), out(input(given.out, forward.seqlen_q, "out")),
+          dout(input(given.dout, forward.seqlen_q, "dout")), lse(contiguous_lse)
+    {
+    }
+};
+
 Tensor zeros_or_empty(const Tensor& like, const Shape& shape, ScalarType dtype, bool zeros)
 {
     return zeros ? torch::stable::new_zeros(like, shape, dtype) : torch::stable::new_empty(like, shape, dtype);
@@ -117,117 +159,121 @@ Tensor zeros_or_empty(const Tensor& like, const Shape& shape, ScalarType dtype, 
 // float32: parts of dq, of every query head.
 Tensor make_dq_parts(const FwdRequest& forward, const BwdPlan& plan, const Tensor& q)
 {
-    const bool group = forward.mode == Mode::group;
-    Shape shape      = group ? Shape{plan.splits, forward.heads_q, q.size(0), forward.hdim}
-                             : Shape{plan.splits, forward.batch, forward.heads_q, forward.seqlen_q, forward.hdim};
+    const bool group  = forward.mode == Mode::group;
+    const Shape shape = group ? Shape{plan.splits, forward.heads_q, q.size(0), forward.hdim}
+                              : Shape{plan.splits, forward.batch, forward.heads_q, forward.seqlen_q, forward.hdim};
     return zeros_or_empty(q, shape, ScalarType::Float, plan.zero_parts);
 }
 
 // dk or dv of every query head.
 Tensor make_key_parts(const FwdRequest& forward, const Tensor& k)
 {
-    const bool group = forward.mode == Mode::group;
-    Shape shape      = group ? Shape{forward.heads_q, k.size(0), forward.hdim}
-                             : Shape{forward.batch, forward.heads_q, forward.seqlen_k, forward.hdim};
+    const bool group  = forward.mode == Mode::group;
+    const Shape shape = group ? Shape{forward.heads_q, k.size(0), forward.hdim}
+                              : Shape{forward.batch, forward.heads_q, forward.seqlen_k, forward.hdim};
     return zeros_or_empty(k, shape, k.scalar_type(), group);
 }
 
-void fill_zero(Tensor& tensor) { torch::stable::fill_(tensor, 0.0); }
+// The memory of BwdWorkspace.
+struct WorkspaceTensors
+{
+    const Tensor& delta;
+    Tensor dq_parts;
+    std::optional<Tensor> dk_parts, dv_parts;
+    std::int64_t rows_k;
+
+    WorkspaceTensors(const ReadableInputs& inputs, const Tensor& delta_like_lse, const FwdRequest& forward, const BwdPlan& plan)
+        : delta(delta_like_lse), dq_parts(make_dq_parts(forward, plan, inputs.q)),
+          rows_k(forward.mode == Mode::group ? inputs.k.size(0) : forward.seqlen_k)
+    {
+        if(plan.sum_heads != nullptr)
+        {
+            dk_parts = make_key_parts(forward, inputs.k);
+            dv_parts = make_key_parts(forward, inputs.v);
+        }
+    }
+
+    BwdWorkspace pointers() const
+    {
+        const auto data = [](const std::optional<Tensor>& parts) { return parts ? parts->data_ptr() : nullptr; };
+        return {delta.data_ptr(), dq_parts.data_ptr(), data(dk_parts), data(dv_parts), rows_k};
+    }
+};
+
+void set_views(BwdRequest& request, const ReadableInputs& inputs, const Targets& targets)
+{
+    FwdRequest& forward = request.forward;
+    forward.q           = view_of(inputs.q);
+    forward.k           = view_of(inputs.k);
+    forward.v           = view_of(inputs.v);
+    forward.out         = view_of(inputs.out);
+    forward.lse         = inputs.lse.data_ptr();
+    request.dout        = view_of(inputs.dout);
+    request.dq          = view_of(targets.dq.written);
+    request.dk          = view_of(targets.dk.written);
+    request.dv          = view_of(targets.dv.written);
+}
+
+void use_tensors(const ReadableInputs& inputs, const Targets& targets, const WorkspaceTensors& workspace, CallDevice& device)
+{
+    for(const Tensor* tensor : {&inputs.q, &inputs.k, &inputs.v, &inputs.out, &inputs.dout, &inputs.lse,
+                                &targets.dq.written, &targets.dk.written, &targets.dv.written, &workspace.delta,
+                                &workspace.dq_parts})
+    {
+        device.use(*tensor);
+    }
+    device.use(workspace.dk_parts);
+    device.use(workspace.dv_parts);
+}
 
 } // namespace
 
-void check_bwd_tensors(const BwdTensors& tensors, const std::vector<std::int64_t>& lse_shape)
+void check_bwd_tensors(const BwdInputs& inputs, const Gradients& gradients, const std::vector<std::int64_t>& lse_shape)
 {
-    check_like(tensors.dout, "dout", tensors.q, "q");
-    check_like(tensors.out, "out", tensors.q, "q");
-    check_like(tensors.dq, "dq", tensors.q, "q");
-    check_like(tensors.v, "v", tensors.k, "k");
-    check_like(tensors.dk, "dk", tensors.k, "k");
-    check_like(tensors.dv, "dv", tensors.v, "v");
-    check_target(tensors.dq, "dq");
-    check_target(tensors.dk, "dk");
-    check_target(tensors.dv, "dv");
-    const Tensor& lse = tensors.lse;
-    bool same         = lse.dim() == static_cast<std::int64_t>(lse_shape.size());
-    std::string wanted;
-    for(std::size_t i = 0; i < lse_shape.size(); ++i)
-    {
-        same = same && lse.size(static_cast<std::int64_t>(i)) == lse_shape[i];
-        wanted += concat(i == 0 ? "" : ", ", lse_shape[i]);
-    }
-    STD_TORCH_CHECK(same && lse.scalar_type() == ScalarType::Float,
-                    "softmax_lse has shape ", describe_shape(lse), " and dtype ",
-                    torch::headeronly::toString(lse.scalar_type()), "; expected (", wanted, ") and Float");
-    check_place(lse, "softmax_lse", tensors.q);
-    const std::int64_t hdim = tensors.q.size(tensors.q.dim() - 1);
+    check_like(inputs.dout, "dout", inputs.q, "q");
+    check_like(inputs.out, "out", inputs.q, "q");
+    check_like(gradients.dq, "dq", inputs.q, "q");
+    check_like(inputs.v, "v", inputs.k, "k");
+    check_like(gradients.dk, "dk", inputs.k, "k");
+    check_like(gradients.dv, "dv", inputs.v, "v");
+    check_not_expanded(gradients.dq, "dq");
+    check_not_expanded(gradients.dk, "dk");
+    check_not_expanded(gradients.dv, "dv");
+    check_apart(gradients.dq, "dq", gradients.dk, "dk");
+    check_apart(gradients.dq, "dq", gradients.dv, "dv");
+    check_apart(gradients.dk, "dk", gradients.dv, "dv");
+    check_lse(inputs.lse, lse_shape, inputs.q);
+    const std::int64_t hdim = inputs.q.size(inputs.q.dim() - 1);
     STD_TORCH_CHECK(hdim % kHdimStep == 0, "head dim is ", hdim, "; backward takes multiples of ", kHdimStep,
                     ": pad q, k, v, out and dout with zeros");
 }
 
-Tensor run_bwd(BwdRequest& request, BwdTensors tensors, std::vector<Tensor> used)
+Tensor run_bwd(BwdRequest& request, const BwdInputs& inputs, const Gradients& gradients, CallDevice& device)
 {
-    FwdRequest& forward = request.forward;
-    check_fwd_request(forward);
-    const BwdPlan plan = plan_bwd(Library::instance(), device_of(tensors.q), request);
-
-    tensors.lse  = torch::stable::contiguous(tensors.lse);
-    Tensor delta = make_tensor_like(tensors.lse);
-    if(forward.batch == 0 || forward.seqlen_q == 0 || forward.seqlen_k == 0 || tensors.q.numel() == 0 ||
-       tensors.k.numel() == 0)
+    const FwdRequest& forward = request.forward;
+    const BwdPlan plan        = plan_bwd(Library::instance(), device.index(), request);
+    const Tensor lse          = torch::stable::contiguous(inputs.lse);
+    const Tensor delta        = make_tensor_like(lse);
+    if(forward.batch == 0 || forward.seqlen_q == 0 || forward.seqlen_k == 0 || inputs.q.numel() == 0 ||
+       inputs.k.numel() == 0)
     {
-        for(Tensor* tensor : {&tensors.dq, &tensors.dk, &tensors.dv, &delta})
-        {
-            fill_zero(*tensor);
-        }
+        fill_zero({&gradients.dq, &gradients.dk, &gradients.dv, &delta});
         return delta;
     }
-    Target dq(tensors.dq, forward.seqlen_q);
-    Target dk(tensors.dk, forward.seqlen_k);
-    Target dv(tensors.dv, forward.seqlen_k);
-    const bool group = forward.mode == Mode::group;
-    if(group)
+    Targets targets(gradients, inputs, forward);
+    if(forward.mode == Mode::group)
     {
         // Sequences without queries or keys, and rows of no sequence, are not written by any kernel.
-        for(Tensor* tensor : {&dq.written, &dk.written, &dv.written, &delta})
-        {
-            fill_zero(*tensor);
-        }
+        fill_zero({&targets.dq.written, &targets.dk.written, &targets.dv.written, &delta});
     }
-    const Tensor q    = input(tensors.q, forward.seqlen_q, "q");
-    const Tensor k    = input(tensors.k, forward.seqlen_k, "k");
-    const Tensor v    = input(tensors.v, forward.seqlen_k, "v");
-    const Tensor out  = input(tensors.out, forward.seqlen_q, "out");
-    const Tensor dout = input(tensors.dout, forward.seqlen_q, "dout");
-    Tensor parts      = make_dq_parts(forward, plan, q);
-    used.insert(used.end(), {q, k, v, out, dout, tensors.lse, delta, dq.written, dk.written, dv.written, parts});
-
-    BwdWorkspace workspace;
-    workspace.rows_k   = group ? k.size(0) : forward.seqlen_k;
-    workspace.delta    = delta.data_ptr();
-    workspace.dq_parts = parts.data_ptr();
-    if(plan.sum_heads != nullptr)
-    {
-        Tensor dk_parts    = make_key_parts(forward, k);
-        Tensor dv_parts    = make_key_parts(forward, v);
-        workspace.dk_parts = dk_parts.data_ptr();
-        workspace.dv_parts = dv_parts.data_ptr();
-        used.insert(used.end(), {dk_parts, dv_parts});
-    }
-    forward.q    = view_of(q);
-    forward.k    = view_of(k);
-    forward.v    = view_of(v);
-    forward.out  = view_of(out);
-    forward.lse  = tensors.lse.data_ptr();
-    request.dout = view_of(dout);
-    request.dq   = view_of(dq.written);
-    request.dk   = view_of(dk.written);
-    request.dv   = view_of(dv.written);
-    run_where(q, used, [&](int device, HipStream stream) {
-        launch_bwd(Library::instance(), device, stream, plan, request, workspace);
+    const ReadableInputs read(inputs, lse, forward);
+    const WorkspaceTensors workspace(read, delta, forward, plan);
+    set_views(request, read, targets);
+    use_tensors(read, targets, workspace, device);
+    device.run([&](HipStream stream) {
+        launch_bwd(Library::instance(), device.index(), stream, plan, request, workspace.pointers());
     });
-    dq.finish();
-    dk.finish();
-    dv.finish();
+    targets.finish();
     return delta;
 }
 

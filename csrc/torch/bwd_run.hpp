@@ -1,25 +1,37 @@
-// What the ops bwd and varlen_bwd share: layouts that the kernels can read and write, the workspace, the launch.
+// What the ops of backward share after their checks: layouts that the kernels can read and write, workspace, launch.
 #pragma once
 
 #include <vector>
 
 #include "../host/bwd_request.hpp"
-#include "run.hpp"
+#include "call_device.hpp"
 
 namespace flash_attn_rocm {
 
-// The tensors of a backward call: (batch, seqlen, heads, head dim), or (rows, heads, head dim) in group mode.
-struct BwdTensors
+// What a backward call reads: q, dout, out (batch, seqlen_q, nheads, headdim), k, v (batch, seqlen_k, nheads_k, headdim),
+// lse float32 (batch, nheads, seqlen_q); in group mode (rows of all sequences, ...) and (nheads, rows).
+struct BwdInputs
 {
-    Tensor dout, q, k, v, out, lse; // read
-    Tensor dq, dk, dv;              // written
+    const Tensor& dout;
+    const Tensor& q;
+    const Tensor& k;
+    const Tensor& v;
+    const Tensor& out;
+    const Tensor& lse;
 };
 
-// Throws unless shapes and dtypes agree with q, k and v, and lse is float32 and contiguous of the shape `lse_shape`.
-void check_bwd_tensors(const BwdTensors& tensors, const std::vector<std::int64_t>& lse_shape);
+// What it writes, like q, k and v.
+struct Gradients
+{
+    Tensor dq, dk, dv;
+};
 
-// Fills the request's views, writes dq, dk and dv and returns softmax_d, like lse. `used`: further tensors that the
-// kernels read. Rows of dq, dk and dv that belong to no sequence become 0.
-Tensor run_bwd(BwdRequest& request, BwdTensors tensors, std::vector<Tensor> used);
+// Throws unless shapes and dtypes agree with q and k, lse has the shape `lse_shape`, and gradients have memory of their
+// own.
+void check_bwd_tensors(const BwdInputs& inputs, const Gradients& gradients, const std::vector<std::int64_t>& lse_shape);
+
+// Fills the request's views, writes the gradients and returns softmax_d: float32 (1 - dropout_p) * rowsum(dout * out),
+// like lse. Rows of gradients that belong to no sequence become 0.
+Tensor run_bwd(BwdRequest& request, const BwdInputs& inputs, const Gradients& gradients, CallDevice& device);
 
 } // namespace flash_attn_rocm

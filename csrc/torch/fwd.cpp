@@ -1,18 +1,17 @@
-// The torch op `fwd`: checks tensors, makes their memory layout one the kernels can read, and launches.
-#include "fwd.hpp"
-
+// The torch op `fwd`, attention of sequences of one length: checks tensors, makes their memory layout one the kernels can
+// read, and launches.
+#include <tuple>
 #include <vector>
 
 #include <torch/csrc/stable/ops.h>
 
 #include "../host/checks.hpp"
 #include "../host/launch.hpp"
-#include "run.hpp"
+#include "ops.hpp"
+#include "options.hpp"
 
 namespace flash_attn_rocm {
 namespace {
-
-using Shape = std::vector<std::int64_t>;
 
 void check_tensors(const Tensor& q, const Tensor& k, const Tensor& v)
 {
@@ -30,10 +29,11 @@ void check_tensors(const Tensor& q, const Tensor& k, const Tensor& v)
                     describe_shape(v), "; expected (batch, seqlen, nheads, headdim) with k and v alike");
 }
 
+// Extents; options and pointers follow.
 FwdRequest make_request(const Tensor& q, const Tensor& k)
 {
     FwdRequest request;
-    request.dtype            = q.scalar_type() == ScalarType::Half ? "fp16" : "bf16";
+    request.dtype            = dtype_name(q);
     request.batch            = q.size(0);
     request.seqlen_q         = q.size(1);
     request.seqlen_k         = k.size(1);
@@ -45,68 +45,54 @@ FwdRequest make_request(const Tensor& q, const Tensor& k)
     return request;
 }
 
-// uint8 (batch, nheads, seqlen_q, seqlen_k); where a mask hides whole tiles the kernels write nothing, so zeros.
+// Where a mask hides whole tiles the kernels write nothing to the map, so zeros.
 Tensor make_dropout_map(const Tensor& q, FwdRequest& request, bool wanted)
 {
     if(!wanted || request.dropout.p == 0.0)
     {
         return make_tensor(q, {0}, ScalarType::Byte);
     }
-    Tensor map = torch::stable::new_zeros(
-        q, Shape{request.batch, request.heads_q, request.seqlen_q, request.seqlen_k}, ScalarType::Byte);
-    request.dropout.map              = map.data_ptr();
-    request.dropout.map_row_stride   = request.seqlen_k;
-    request.dropout.map_head_stride  = request.seqlen_q * request.seqlen_k;
-    request.dropout.map_batch_stride = request.heads_q * request.dropout.map_head_stride;
+    const std::vector<std::int64_t> shape = {request.batch, request.heads_q, request.seqlen_q, request.seqlen_k};
+    Tensor map                            = torch::stable::new_zeros(q, shape, ScalarType::Byte);
+    request.dropout.map                   = map.data_ptr();
+    request.dropout.map_row_stride        = request.seqlen_k;
+    request.dropout.map_head_stride       = request.seqlen_q * request.seqlen_k;
+    request.dropout.map_batch_stride      = request.heads_q * request.dropout.map_head_stride;
     return map;
 }
 
-// Replaces tensors by copies where the kernel cannot read them as they lie in memory.
-void make_readable(const KernelInfo& kernel, Tensor& q, Tensor& k, Tensor& v)
+// The tensor, or a copy where the kernel cannot read it as it lies in memory.
+Tensor input(const KernelInfo& kernel, const Tensor& tensor, const char* name)
 {
-    q = readable(q, q.size(1), "q");
-    k = readable(k, k.size(1), "k");
-    v = readable(v, v.size(1), "v");
-    if(needs_alignment(kernel))
-    {
-        q = aligned(q);
-        k = aligned(k);
-        v = aligned(v);
-    }
+    const Tensor found = readable(tensor, tensor.size(1), name);
+    return needs_alignment(kernel) ? aligned(found) : found;
 }
 
-} // namespace
-
-FwdResult fwd(Tensor q,
-              Tensor k,
-              Tensor v,
-              std::optional<Tensor> alibi_slopes,
-              std::optional<Tensor> rng_state,
-              double softmax_scale,
-              std::int64_t window_left,
-              std::int64_t window_right,
-              double softcap,
-              double dropout_p,
-              bool return_dropout_map,
-              bool /*deterministic*/)
+// q (batch, seqlen_q, nheads, headdim), k and v (batch, seqlen_k, nheads_k, headdim). Returns out, like q; lse, float32
+// (batch, nheads, seqlen_q); the dropout map, uint8 (batch, nheads, seqlen_q, seqlen_k), or empty.
+std::tuple<Tensor, Tensor, Tensor> fwd(const Tensor& q,
+                                       const Tensor& k,
+                                       const Tensor& v,
+                                       const std::optional<Tensor>& alibi_slopes,
+                                       const std::optional<Tensor>& rng_state,
+                                       double softmax_scale,
+                                       std::int64_t window_left,
+                                       std::int64_t window_right,
+                                       double softcap,
+                                       double dropout_p,
+                                       bool return_dropout_map,
+                                       bool /*deterministic*/) // of the gradients: nothing to do here
 {
     check_tensors(q, k, v);
-    check_device(q);
-    const CurrentDevice current(q);
-    FwdRequest request    = make_request(q, k);
-    request.softmax_scale = softmax_scale;
-    request.window_left   = window_left;
-    request.window_right  = window_right;
-    request.softcap       = softcap;
-    request.dropout.p     = dropout_p;
-    std::vector<Tensor> used;
-    set_features(request, q, alibi_slopes, rng_state, used);
-    check_fwd_request(request);
-    const FwdKernel chosen = select_fwd_kernel(Library::instance(), device_of(q), request);
+    CallDevice device(q);
+    FwdRequest request = make_request(q, k);
+    set_options(
+        request, q, {softmax_scale, window_left, window_right, softcap, dropout_p, alibi_slopes, rng_state}, device);
+    const InstalledKernel chosen = select_fwd_kernel(Library::instance(), device.index(), request);
 
-    Tensor out = make_tensor_like(q);
-    Tensor lse = make_tensor(q, {request.batch, request.heads_q, request.seqlen_q}, ScalarType::Float);
-    Tensor map = make_dropout_map(q, request, return_dropout_map);
+    const Tensor out = make_tensor_like(q);
+    const Tensor lse = make_tensor(q, {request.batch, request.heads_q, request.seqlen_q}, ScalarType::Float);
+    const Tensor map = make_dropout_map(q, request, return_dropout_map);
     if(out.numel() == 0)
     {
         return {out, lse, map};
@@ -119,17 +105,24 @@ FwdResult fwd(Tensor q,
     STD_TORCH_CHECK(!layout_too_large(view_of(out), request.seqlen_q, request.hdim),
                     "out has shape ", describe_shape(out),
                     ": one head spans more than 2 GiB. Split the heads or the sequence into chunks");
-    make_readable(chosen.kernel, q, k, v);
-    request.q   = view_of(q);
-    request.k   = view_of(k);
-    request.v   = view_of(v);
-    request.out = view_of(out);
-    request.lse = lse.data_ptr();
-    used.insert(used.end(), {q, k, v, out, lse, map});
-    run_where(q, used, [&](int device, HipStream stream) {
-        launch_fwd(Library::instance(), device, stream, chosen, request);
-    });
+    const Tensor queries = input(chosen.kernel, q, "q");
+    const Tensor keys    = input(chosen.kernel, k, "k");
+    const Tensor values  = input(chosen.kernel, v, "v");
+    request.q            = view_of(queries);
+    request.k            = view_of(keys);
+    request.v            = view_of(values);
+    request.out          = view_of(out);
+    request.lse          = lse.data_ptr();
+    for(const Tensor* tensor : {&queries, &keys, &values, &out, &lse, &map})
+    {
+        device.use(*tensor);
+    }
+    device.run([&](HipStream stream) { launch_fwd(Library::instance(), device.index(), stream, chosen, request); });
     return {out, lse, map};
 }
+
+} // namespace
+
+constinit const BoxedOp fwd_op = FA_BOX(&fwd);
 
 } // namespace flash_attn_rocm

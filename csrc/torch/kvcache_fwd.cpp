@@ -1,37 +1,42 @@
-// The torch op `kvcache_fwd`: checks tensors, prepares the cache, and launches split-KV attention.
-#include "kvcache_fwd.hpp"
-
-#include <vector>
+// The torch op `kvcache_fwd`, attention with a KV cache to which new keys and values are appended first: checks tensors,
+// prepares the cache, and launches split-KV attention.
+#include <optional>
+#include <tuple>
+#include <utility>
 
 #include <torch/csrc/stable/ops.h>
 
 #include "../host/checks.hpp"
 #include "../host/dispatch.hpp"
+#include "../host/integers.hpp"
 #include "../host/kv_prepare.hpp"
 #include "../host/split.hpp"
+#include "ops.hpp"
+#include "options.hpp"
+#include "overlap.hpp"
 #include "page_checks.hpp"
-#include "run.hpp"
-#include "split_buffers.hpp"
+#include "workspace.hpp"
 
 namespace flash_attn_rocm {
 namespace {
 
-using Shape = std::vector<std::int64_t>;
-
 constexpr std::int64_t kRotaryStep = 16; // rotary_dim is a multiple of it, as upstream requires
 
-// The arguments of the op that say where keys are; all tensors are on q's device.
+// Where queries and keys are, and how they are rotated; all tensors are on q's device.
 struct CacheArguments
 {
-    const Tensor& q;
-    const Tensor& k_cache;
+    const Tensor& q;       // (batch, seqlen_q, nheads, headdim)
+    const Tensor& k_cache; // (batch entries, capacity, nheads_k, headdim), or with block_table (pages, page size, ...)
     const Tensor& v_cache;
-    const std::optional<Tensor>& k;
+    const std::optional<Tensor>& k; // (batch, seqlen_new, nheads_k, headdim)
     const std::optional<Tensor>& v;
-    const std::optional<Tensor>& cache_seqlens;
+    const std::optional<Tensor>& rotary_cos; // (seqlen, rotary_dim / 2)
+    const std::optional<Tensor>& rotary_sin;
+    const std::optional<Tensor>& cache_seqlens; // (batch), as the next two
     const std::optional<Tensor>& cache_batch_idx;
     const std::optional<Tensor>& cache_leftpad;
-    const std::optional<Tensor>& block_table;
+    const std::optional<Tensor>& block_table; // (batch, pages of a sequence)
+    bool rotary_interleaved;
 
     std::int64_t batch() const { return q.size(0); }
     std::int64_t new_rows() const { return k ? k->size(1) : 0; }
@@ -71,6 +76,8 @@ void check_new(const CacheArguments& a)
     }
     STD_TORCH_CHECK(a.cache_seqlens.has_value(), "k and v are given, so cache_seqlens must say where they go");
     check_dtypes(a.q, *a.k, *a.v);
+    check_not_expanded(a.k_cache, "k_cache");
+    check_not_expanded(a.v_cache, "v_cache");
     for(const Tensor* tensor : {&*a.k, &*a.v})
     {
         STD_TORCH_CHECK(tensor->dim() == 4 && tensor->size(0) == a.batch() && tensor->size(1) == a.k->size(1) &&
@@ -134,16 +141,17 @@ void check_values(const CacheArguments& a)
     }
 }
 
-Rotary make_rotary(const CacheArguments& a, const std::optional<Tensor>& cosine, const std::optional<Tensor>& sine)
+Rotary make_rotary(const CacheArguments& a, bool per_row)
 {
+    const std::optional<Tensor>& cosine = a.rotary_cos;
+    const std::optional<Tensor>& sine   = a.rotary_sin;
     STD_TORCH_CHECK(cosine.has_value() == sine.has_value(), "rotary_cos and rotary_sin must be given together");
-    Rotary rotary;
     if(!cosine)
     {
-        return rotary;
+        return {};
     }
     STD_TORCH_CHECK(a.k.has_value(), "rotary_cos is given without new k and v");
-    const std::int64_t dim = 2 * cosine->size(cosine->dim() - 1);
+    const std::int64_t dim = cosine->dim() == 2 ? 2 * cosine->size(1) : 0;
     for(const Tensor* tensor : {&*cosine, &*sine})
     {
         STD_TORCH_CHECK(tensor->dim() == 2 && 2 * tensor->size(1) == dim && tensor->size(0) == cosine->size(0) &&
@@ -156,18 +164,15 @@ Rotary make_rotary(const CacheArguments& a, const std::optional<Tensor>& cosine,
     }
     STD_TORCH_CHECK(cosine->size(0) >= a.capacity(),
                     "rotary_cos has ", cosine->size(0), " positions; the cache has room for ", a.capacity());
-    rotary.cosine = cosine->data_ptr();
-    rotary.sine   = sine->data_ptr();
-    rotary.dim    = dim;
-    rotary.seqlen = cosine->size(0);
-    return rotary;
+    return {cosine->data_ptr(), sine->data_ptr(), dim, cosine->size(0), a.rotary_interleaved, per_row};
 }
 
+// Extents, keys and pages; options, queries and results follow.
 FwdRequest make_request(const CacheArguments& a)
 {
     FwdRequest request;
     request.mode     = Mode::group;
-    request.dtype    = a.q.scalar_type() == ScalarType::Half ? "fp16" : "bf16";
+    request.dtype    = dtype_name(a.q);
     request.batch    = a.batch();
     request.seqlen_q = a.q.size(1);
     request.seqlen_k = a.capacity();
@@ -190,6 +195,16 @@ std::int64_t heads_to_pack(const FwdRequest& request)
     return request.seqlen_q == 1 && same_for_rows ? request.heads_q / request.heads_k : 1;
 }
 
+// The kernels' 32-bit numbers: offsets within a head of the cache, rows of q of all batch entries.
+void check_extents(const CacheArguments& a, const FwdRequest& request)
+{
+    const std::int64_t span = a.block_table ? a.k_cache.size(1) : request.seqlen_k;
+    STD_TORCH_CHECK(!layout_too_large(request.k, span, request.hdim) && !layout_too_large(request.v, span, request.hdim),
+                    "one head of the cache spans more than 2 GiB, which the kernels' 32-bit offsets cannot address");
+    STD_TORCH_CHECK(request.seqlen_q == 0 || request.batch * heads_to_pack(request) <= kInt32Max / request.seqlen_q,
+                    "q has shape ", describe_shape(a.q), ", more rows than 32 bits can number. Split the batch");
+}
+
 KvPrepareRequest make_prepare(const CacheArguments& a, const FwdRequest& request, const Rotary& rotary)
 {
     KvPrepareRequest prepare;
@@ -206,6 +221,7 @@ KvPrepareRequest make_prepare(const CacheArguments& a, const FwdRequest& request
     prepare.v_cache     = request.v;
     prepare.pages       = request.pages;
     prepare.rotary      = rotary;
+    prepare.group_heads = heads_to_pack(request);
     (a.block_table ? prepare.num_pages : prepare.cache_batches) = a.k_cache.size(0);
     const auto data = [](const std::optional<Tensor>& table) -> const void* {
         return table ? table->data_ptr() : nullptr;
@@ -225,7 +241,22 @@ bool queries_fit(const KvPrepareRequest& prepare)
            !layout_too_large(q, prepare.seqlen_q, prepare.hdim);
 }
 
-// A packed query's rows are the heads of one group.
+// The request of split-KV, in which the heads of a group are rows of one head.
+FwdRequest pack_heads(FwdRequest request, std::int64_t pack)
+{
+    request.seqlen_q *= pack;
+    request.heads_q /= pack;
+    if(pack > 1) // its rows are one query, which a causal mask hides nothing from
+    {
+        request.window_left = request.window_right = -1;
+    }
+    if(request.pages.table == nullptr) // batch entries are found by their rows, however far apart
+    {
+        request.k.batch_stride = request.v.batch_stride = 0;
+    }
+    return request;
+}
+
 SplitOutput make_output(const FwdRequest& request, const Tensor& out, const Tensor& lse, std::int64_t pack)
 {
     SplitOutput output;
@@ -242,20 +273,105 @@ SplitOutput make_output(const FwdRequest& request, const Tensor& out, const Tens
     return output;
 }
 
-} // namespace
+// Queries one after the other, as the kernel that prepares the cache copies them where they do not fit.
+TensorView copied_queries(const CacheArguments& a, const FwdRequest& packed)
+{
+    const TensorView view{nullptr, 0, packed.heads_q * packed.hdim, packed.hdim};
+    STD_TORCH_CHECK(!layout_too_large(view, packed.seqlen_q, packed.hdim),
+                    "q has shape ", describe_shape(a.q), ": one head of its rows one after the other spans more than "
+                    "2 GiB, which the kernels' 32-bit offsets cannot address. Split the heads or the queries into "
+                    "chunks");
+    return view;
+}
 
-std::tuple<Tensor, Tensor> kvcache_fwd(Tensor q,
-                                       Tensor k_cache,
-                                       Tensor v_cache,
-                                       std::optional<Tensor> k,
-                                       std::optional<Tensor> v,
-                                       std::optional<Tensor> rotary_cos,
-                                       std::optional<Tensor> rotary_sin,
-                                       std::optional<Tensor> cache_seqlens,
-                                       std::optional<Tensor> cache_batch_idx,
-                                       std::optional<Tensor> cache_leftpad,
-                                       std::optional<Tensor> block_table,
-                                       std::optional<Tensor> alibi_slopes,
+// New keys or values as the kernel reads them while it writes the cache; q where there are none.
+Tensor new_rows(const CacheArguments& a, const std::optional<Tensor>& rows)
+{
+    if(!rows)
+    {
+        return a.q;
+    }
+    Tensor found = torch::stable::contiguous(*rows);
+    return ranges_meet(found, a.k_cache) || ranges_meet(found, a.v_cache) ? torch::stable::clone(found) : found;
+}
+
+// Everything but workspace that the kernels touch; `knew` and `vnew`: new rows as the kernels get them.
+void use_tensors(const CacheArguments& a, const Tensor& knew, const Tensor& vnew, const Tensor& out, const Tensor& lse,
+                 CallDevice& device)
+{
+    for(const Tensor* tensor : {&a.q, &a.k_cache, &a.v_cache, &knew, &vnew, &out, &lse})
+    {
+        device.use(*tensor);
+    }
+    for(const auto* tensor :
+        {&a.cache_seqlens, &a.cache_batch_idx, &a.cache_leftpad, &a.block_table, &a.rotary_cos, &a.rotary_sin})
+    {
+        device.use(*tensor);
+    }
+}
+
+// Appends, rotates and attends.
+void run(const CacheArguments& a, const FwdRequest& request, const Rotary& rotary, std::int64_t num_splits,
+         const Tensor& out, const Tensor& lse, CallDevice& device)
+{
+    KvPrepareRequest prepare = make_prepare(a, request, rotary);
+    const SplitOutput output = make_output(request, out, lse, prepare.group_heads);
+    const Tensor knew        = new_rows(a, a.k);
+    const Tensor vnew        = new_rows(a, a.v);
+    if(a.k)
+    {
+        prepare.knew = view_of(knew);
+        prepare.vnew = view_of(vnew);
+    }
+    FwdRequest packed       = pack_heads(request, prepare.group_heads);
+    const bool copied       = !queries_fit(prepare);
+    packed.q                = copied ? copied_queries(a, packed) : prepare.q;
+    packed.q.batch_stride   = 0;
+    const bool fits         = !layout_misaligned(packed.k) && !layout_misaligned(packed.v);
+    Library& library        = Library::instance();
+    const SplitPlan plan    = plan_split(library, device.index(), packed, fits, num_splits);
+    const std::int64_t rows = packed.batch * packed.seqlen_q;
+
+    Workspace workspace;
+    const auto start_q  = workspace.reserve((packed.batch + 1) * kInt32Bytes);
+    const auto start_k  = workspace.reserve((packed.batch + 1) * kInt32Bytes);
+    const auto length_k = workspace.reserve(packed.batch * kInt32Bytes);
+    const auto queries  = workspace.reserve(copied ? rows * packed.heads_q * packed.hdim * kElementBytes : 0);
+    const SplitWorkspace parts(workspace, packed, plan.splits, rows);
+    workspace.make(a.q);
+    prepare.start_q  = workspace.use(start_q, device);
+    prepare.start_k  = workspace.use(start_k, device);
+    prepare.length_k = workspace.use(length_k, device);
+    if(copied)
+    {
+        prepare.q_out = workspace.use(queries, device);
+        packed.q.data = prepare.q_out;
+    }
+    packed.sequences           = {prepare.start_q, prepare.start_k, prepare.length_k};
+    const SplitBuffers buffers = parts.use(workspace, device);
+    use_tensors(a, knew, vnew, out, lse, device);
+    device.run([&](HipStream stream) {
+        launch_kv_prepare(library, device.index(), stream, prepare);
+        if(packed.seqlen_q > 0)
+        {
+            launch_split(library, device.index(), stream, plan, packed, buffers, output);
+        }
+    });
+}
+
+// Returns out, like q, and lse, float32 (batch, nheads, seqlen_q).
+std::tuple<Tensor, Tensor> kvcache_fwd(const Tensor& q,
+                                       const Tensor& k_cache,
+                                       const Tensor& v_cache,
+                                       const std::optional<Tensor>& k,
+                                       const std::optional<Tensor>& v,
+                                       const std::optional<Tensor>& rotary_cos,
+                                       const std::optional<Tensor>& rotary_sin,
+                                       const std::optional<Tensor>& cache_seqlens,
+                                       const std::optional<Tensor>& cache_batch_idx,
+                                       const std::optional<Tensor>& cache_leftpad,
+                                       const std::optional<Tensor>& block_table,
+                                       const std::optional<Tensor>& alibi_slopes,
                                        double softmax_scale,
                                        std::int64_t window_left,
                                        std::int64_t window_right,
@@ -263,27 +379,19 @@ std::tuple<Tensor, Tensor> kvcache_fwd(Tensor q,
                                        bool rotary_interleaved,
                                        std::int64_t num_splits)
 {
-    const CacheArguments a{q, k_cache, v_cache, k, v, cache_seqlens, cache_batch_idx, cache_leftpad, block_table};
+    const CacheArguments a{q, k_cache, v_cache, k, v, rotary_cos, rotary_sin, cache_seqlens, cache_batch_idx,
+                           cache_leftpad, block_table, rotary_interleaved};
     check_shapes(a);
-    check_device(q);
+    CallDevice device(q);
     check_tables(a);
     check_new(a);
     check_values(a);
-    const CurrentDevice current(q);
-    FwdRequest request    = make_request(a);
-    request.softmax_scale = softmax_scale;
-    request.window_left   = window_left;
-    request.window_right  = window_right;
-    request.softcap       = softcap;
-    std::vector<Tensor> used;
-    set_features(request, q, alibi_slopes, std::nullopt, used);
-    check_fwd_request(request);
-    Rotary rotary      = make_rotary(a, rotary_cos, rotary_sin);
-    rotary.interleaved = rotary_interleaved;
-    rotary.per_row     = window_left >= 0 || window_right >= 0;
+    FwdRequest request = make_request(a);
+    set_options(request, q, {softmax_scale, window_left, window_right, softcap, 0.0, alibi_slopes, {}}, device);
+    const Rotary rotary = make_rotary(a, window_left >= 0 || window_right >= 0);
 
-    Tensor out = make_tensor_like(q);
-    Tensor lse = make_tensor(q, {request.batch, request.heads_q, request.seqlen_q}, ScalarType::Float);
+    const Tensor out = make_tensor_like(q);
+    const Tensor lse = make_tensor(q, {request.batch, request.heads_q, request.seqlen_q}, ScalarType::Float);
     if(request.batch == 0 || request.heads_q == 0 || (request.seqlen_q == 0 && a.new_rows() == 0))
     {
         return {out, lse};
@@ -293,73 +401,13 @@ std::tuple<Tensor, Tensor> kvcache_fwd(Tensor q,
         fill_unseen(out, lse);
         return {out, lse};
     }
-    const std::int64_t span = block_table ? k_cache.size(1) : request.seqlen_k;
-    STD_TORCH_CHECK(!layout_too_large(request.k, span, request.hdim) && !layout_too_large(request.v, span, request.hdim),
-                    "one head of the cache spans more than 2 GiB, which the kernels' 32-bit offsets cannot address");
-
-    const std::int64_t pack  = heads_to_pack(request);
-    KvPrepareRequest prepare = make_prepare(a, request, rotary);
-    prepare.group_heads      = pack;
-    const Tensor knew        = k ? torch::stable::contiguous(*k) : q;
-    const Tensor vnew        = v ? torch::stable::contiguous(*v) : q;
-    if(k)
-    {
-        prepare.knew = view_of(knew);
-        prepare.vnew = view_of(vnew);
-    }
-    // Starts of queries and keys, lengths of keys.
-    const Tensor sequences = make_tensor(q, {3 * request.batch + 2}, ScalarType::Int);
-    auto* table            = static_cast<std::int32_t*>(sequences.data_ptr());
-    prepare.start_q        = table;
-    prepare.start_k        = table + request.batch + 1;
-    prepare.length_k       = table + 2 * (request.batch + 1);
-    Tensor queries         = q;
-    if(!queries_fit(prepare))
-    {
-        const std::int64_t heads = request.heads_q / pack;
-        STD_TORCH_CHECK(!layout_too_large({nullptr, 0, heads * request.hdim, request.hdim}, request.seqlen_q * pack,
-                                          request.hdim),
-                        "q has shape ", describe_shape(q), ": one head of its rows one after the other spans more than "
-                        "2 GiB, which the kernels' 32-bit offsets cannot address. Split the heads or the queries into "
-                        "chunks");
-        queries = make_tensor(q, {request.batch * request.seqlen_q * pack, heads, request.hdim}, q.scalar_type());
-        prepare.q_out = queries.data_ptr();
-    }
-    used.insert(used.end(), {q, k_cache, v_cache, knew, vnew, sequences, queries, out, lse});
-    for(const auto* table_of : {&cache_seqlens, &cache_batch_idx, &cache_leftpad, &block_table, &rotary_cos, &rotary_sin})
-    {
-        if(*table_of)
-        {
-            used.push_back(**table_of);
-        }
-    }
-    const SplitOutput output = make_output(request, out, lse, pack);
-    request.q                = view_of(queries);
-    request.q.batch_stride   = 0;
-    if(!block_table) // batch entries are found by their rows, however far apart
-    {
-        request.k.batch_stride = request.v.batch_stride = 0;
-    }
-    request.seqlen_q *= pack;
-    request.heads_q /= pack;
-    if(pack > 1) // its rows are one query, which a causal mask hides nothing from
-    {
-        request.window_left = request.window_right = -1;
-    }
-    request.sequences = {prepare.start_q, prepare.start_k, prepare.length_k};
-    Library& library  = Library::instance();
-    const bool fits   = !layout_misaligned(request.k) && !layout_misaligned(request.v);
-    const SplitPlan plan    = plan_split(library, device_of(q), request, fits, num_splits);
-    const SplitTensors made = make_split_tensors(q, request, plan.splits, request.batch * request.seqlen_q);
-    used.insert(used.end(), {made.lse_acc, made.o_acc});
-    run_where(q, used, [&](int device, HipStream stream) {
-        launch_kv_prepare(library, device, stream, prepare);
-        if(request.seqlen_q > 0)
-        {
-            launch_split(library, device, stream, plan, request, made.buffers, output);
-        }
-    });
+    check_extents(a, request);
+    run(a, request, rotary, num_splits, out, lse, device);
     return {out, lse};
 }
+
+} // namespace
+
+constinit const BoxedOp kvcache_fwd_op = FA_BOX(&kvcache_fwd);
 
 } // namespace flash_attn_rocm

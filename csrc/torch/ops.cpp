@@ -1,12 +1,7 @@
 // Schemas and registration of the torch ops, through the LibTorch Stable ABI.
-#include <torch/csrc/stable/library.h>
+#include "ops.hpp"
 
-#include "boxed.hpp"
-#include "bwd.hpp"
-#include "fwd.hpp"
-#include "kvcache_fwd.hpp"
 #include "torch_runtime.hpp"
-#include "varlen_fwd.hpp"
 
 STABLE_TORCH_LIBRARY(flash_attn_rocm, library)
 {
@@ -47,26 +42,24 @@ STABLE_TORCH_LIBRARY(flash_attn_rocm, library)
                 "bool deterministic=False) -> Tensor softmax_d");
 }
 
-// "CUDA" is the dispatch key of AMD GPUs in a ROCm build of torch.
-STABLE_TORCH_LIBRARY_IMPL(flash_attn_rocm, CUDA, library)
+namespace {
+
+template <class Library>
+void implement_ops(Library& library)
 {
-    library.impl("fwd", FA_BOX(&flash_attn_rocm::fwd));
-    library.impl("varlen_fwd", FA_BOX(&flash_attn_rocm::varlen_fwd));
-    library.impl("kvcache_fwd", FA_BOX(&flash_attn_rocm::kvcache_fwd));
-    library.impl("bwd", FA_BOX(&flash_attn_rocm::bwd));
-    library.impl("bwd_out", FA_BOX(&flash_attn_rocm::bwd_out));
-    library.impl("varlen_bwd", FA_BOX(&flash_attn_rocm::varlen_bwd));
-    library.impl("varlen_bwd_out", FA_BOX(&flash_attn_rocm::varlen_bwd_out));
+    library.impl("fwd", flash_attn_rocm::fwd_op);
+    library.impl("varlen_fwd", flash_attn_rocm::varlen_fwd_op);
+    library.impl("kvcache_fwd", flash_attn_rocm::kvcache_fwd_op);
+    library.impl("bwd", flash_attn_rocm::bwd_op);
+    library.impl("bwd_out", flash_attn_rocm::bwd_out_op);
+    library.impl("varlen_bwd", flash_attn_rocm::varlen_bwd_op);
+    library.impl("varlen_bwd_out", flash_attn_rocm::varlen_bwd_out_op);
 }
 
+} // namespace
+
+// "CUDA" is the dispatch key of AMD GPUs in a ROCm build of torch.
+STABLE_TORCH_LIBRARY_IMPL(flash_attn_rocm, CUDA, library) { implement_ops(library); }
+
 // CPU tensors run on the emulated GPU.
-STABLE_TORCH_LIBRARY_IMPL(flash_attn_rocm, CPU, library)
-{
-    library.impl("fwd", FA_BOX(&flash_attn_rocm::fwd));
-    library.impl("varlen_fwd", FA_BOX(&flash_attn_rocm::varlen_fwd));
-    library.impl("kvcache_fwd", FA_BOX(&flash_attn_rocm::kvcache_fwd));
-    library.impl("bwd", FA_BOX(&flash_attn_rocm::bwd));
-    library.impl("bwd_out", FA_BOX(&flash_attn_rocm::bwd_out));
-    library.impl("varlen_bwd", FA_BOX(&flash_attn_rocm::varlen_bwd));
-    library.impl("varlen_bwd_out", FA_BOX(&flash_attn_rocm::varlen_bwd_out));
-}
+STABLE_TORCH_LIBRARY_IMPL(flash_attn_rocm, CPU, library) { implement_ops(library); }

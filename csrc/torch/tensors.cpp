@@ -1,4 +1,4 @@
-// Checks of tensors, and their views and copies for the kernels.
+// Checks of tensors, their views and copies for the kernels, and new tensors.
 #include "tensors.hpp"
 
 #include <algorithm>
@@ -9,7 +9,6 @@
 
 #include "../host/checks.hpp"
 #include "../host/error.hpp"
-#include "../host/library.hpp"
 
 namespace flash_attn_rocm {
 namespace {
@@ -93,37 +92,6 @@ std::string describe_wanted(std::initializer_list<std::int64_t> shape)
     return text;
 }
 
-bool head_dim_contiguous(const Tensor& tensor)
-{
-    const std::int64_t last = tensor.dim() - 1;
-    return tensor.size(last) == 1 || tensor.stride(last) == 1;
-}
-
-void set_alibi(FwdRequest& request, const Tensor& slopes, const Tensor& q)
-{
-    const bool per_batch = slopes.dim() == 2;
-    const bool fits      = (slopes.dim() == 1 || (per_batch && slopes.size(0) == request.batch)) &&
-                      slopes.size(slopes.dim() - 1) == request.heads_q;
-    STD_TORCH_CHECK(fits,
-                    "alibi_slopes has shape ", describe_shape(slopes), "; expected (", request.heads_q, ") or (",
-                    request.batch, ", ", request.heads_q, ")");
-    STD_TORCH_CHECK(slopes.scalar_type() == ScalarType::Float,
-                    "alibi_slopes has dtype ", torch::headeronly::toString(slopes.scalar_type()), "; expected Float");
-    STD_TORCH_CHECK(head_dim_contiguous(slopes), "alibi_slopes is not contiguous along the heads");
-    check_place(slopes, "alibi_slopes", q);
-    request.alibi_slopes       = slopes.data_ptr();
-    request.alibi_batch_stride = per_batch ? slopes.stride(0) : 0;
-}
-
-void set_rng_state(FwdRequest& request, const Tensor& rng_state, const Tensor& q)
-{
-    STD_TORCH_CHECK(rng_state.numel() == 2 && rng_state.scalar_type() == ScalarType::Long && rng_state.is_contiguous(),
-                    "rng_state has shape ", describe_shape(rng_state), " and dtype ",
-                    torch::headeronly::toString(rng_state.scalar_type()), "; expected (2) int64: seed and offset");
-    check_place(rng_state, "rng_state", q);
-    request.dropout.rng_state = rng_state.data_ptr();
-}
-
 } // namespace
 
 Tensor make_tensor(const Tensor& like, std::initializer_list<std::int64_t> shape, ScalarType dtype)
@@ -137,6 +105,12 @@ Tensor make_tensor_like(const Tensor& like)
     TORCH_ERROR_CODE_CHECK(aoti_torch_get_dtype(like.get(), &dtype));
     const auto sizes = like.sizes();
     return make(like, sizes.data(), sizes.size(), dtype);
+}
+
+bool last_dim_contiguous(const Tensor& tensor)
+{
+    const std::int64_t last = tensor.dim() - 1;
+    return tensor.size(last) == 1 || tensor.stride(last) == 1;
 }
 
 std::string describe_shape(const Tensor& tensor)
@@ -210,13 +184,6 @@ void check_starts(const Tensor& starts,
     }
 }
 
-void check_device(const Tensor& q)
-{
-    STD_TORCH_CHECK(q.is_cuda() || Library::instance().hip().emulated(),
-                    "tensors are on the CPU and no emulated GPU is in use. Move them to an AMD GPU, or set "
-                    "FLASH_ATTN_ROCM_EMULATE=<gfx> before the first call");
-}
-
 // Strides of a dimension of size 1 are arbitrary in torch and multiplied by 0 in the kernels; they are replaced by those
 // of a contiguous tensor, or for rows, whose stride must fit 32 bits, by that of adjacent rows.
 TensorView view_of(const Tensor& tensor)
@@ -239,7 +206,7 @@ TensorView view_of(const Tensor& tensor)
 Tensor readable(const Tensor& tensor, std::int64_t seqlen, const char* name)
 {
     const std::int64_t hdim = tensor.size(tensor.dim() - 1);
-    if(head_dim_contiguous(tensor) && !layout_too_large(view_of(tensor), seqlen, hdim))
+    if(last_dim_contiguous(tensor) && !layout_too_large(view_of(tensor), seqlen, hdim))
     {
         return tensor;
     }
@@ -267,28 +234,12 @@ ByteRange byte_range(const Tensor& tensor)
     return {begin, begin + static_cast<std::uintptr_t>(spanned_elements(tensor)) * tensor.element_size()};
 }
 
-void fill_unseen(Tensor& out, Tensor& lse)
+void fill_unseen(const Tensor& out, const Tensor& lse)
 {
     torch::stable::fill_(out, 0.0);
     torch::stable::fill_(lse, -std::numeric_limits<double>::infinity());
 }
 
-void set_features(FwdRequest& request,
-                  const Tensor& q,
-                  const std::optional<Tensor>& alibi_slopes,
-                  const std::optional<Tensor>& rng_state,
-                  std::vector<Tensor>& used)
-{
-    if(alibi_slopes)
-    {
-        set_alibi(request, *alibi_slopes, q);
-        used.push_back(*alibi_slopes);
-    }
-    if(rng_state && request.dropout.p > 0.0)
-    {
-        set_rng_state(request, *rng_state, q);
-        used.push_back(*rng_state);
-    }
-}
+const char* dtype_name(const Tensor& tensor) { return tensor.scalar_type() == ScalarType::Half ? "fp16" : "bf16"; }
 
 } // namespace flash_attn_rocm

@@ -1,11 +1,9 @@
-// What the ops do with tensors before a launch: checks, views for the host library, copies where a layout needs them.
+// What the ops do with tensors: checks, views for the host library, copies where a layout needs them, results.
 #pragma once
 
 #include <cstdint>
 #include <initializer_list>
-#include <optional>
 #include <string>
-#include <vector>
 
 #include <torch/csrc/stable/tensor.h>
 
@@ -18,6 +16,9 @@ using torch::headeronly::ScalarType;
 using torch::stable::Tensor;
 
 std::string describe_shape(const Tensor& tensor);
+
+// Elements of the last dimension lie side by side.
+bool last_dim_contiguous(const Tensor& tensor);
 
 // Throws unless the tensor lies on the device of `q` and its storage holds all of its elements.
 void check_place(const Tensor& tensor, const char* name, const Tensor& q);
@@ -37,9 +38,6 @@ void check_starts(const Tensor& starts,
                   std::int64_t longest,
                   const Tensor& q,
                   std::int64_t count = -1);
-
-// Makes sure the op can run where q is; for CPU tensors that is an emulated GPU.
-void check_device(const Tensor& q);
 
 // An uninitialised contiguous tensor beside `like`, without the dispatcher's look-up by name that torch::stable's
 // functions make.
@@ -61,14 +59,10 @@ Tensor aligned(const Tensor& tensor);
 // First to last byte of the elements; the storage may be larger.
 ByteRange byte_range(const Tensor& tensor);
 
-// Zeros in out, -inf in lse: no query sees a key.
-void fill_unseen(Tensor& out, Tensor& lse);
+// "fp16" or "bf16", of a tensor that check_dtypes let pass.
+const char* dtype_name(const Tensor& tensor);
 
-// Slopes of shape (heads) or (batch, heads), float32, and with dropout rng_state, int64 (2), into the request and `used`.
-void set_features(FwdRequest& request,
-                  const Tensor& q,
-                  const std::optional<Tensor>& alibi_slopes,
-                  const std::optional<Tensor>& rng_state,
-                  std::vector<Tensor>& used);
+// Zeros in out, -inf in lse: no query sees a key.
+void fill_unseen(const Tensor& out, const Tensor& lse);
 
 } // namespace flash_attn_rocm

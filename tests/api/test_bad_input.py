@@ -284,3 +284,74 @@ torch.ops.flash_attn_rocm.fwd(q, q, q, softmax_scale=1.0)
     run = run_fake(program)
     assert run.returncode != 0
     assert "FLASH_ATTN_ROCM_EMULATE" in run.stderr
+
+
+OTHER_OPS = """
+import torch
+from flash_attn_rocm import ops
+ops.load()
+like = {"dtype": torch.bfloat16}
+ours = torch.ops.flash_attn_rocm
+q, cache = torch.zeros(2, 1, 4, 64, **like), torch.zeros(2, 32, 4, 64, **like)
+new, lengths = torch.zeros(2, 3, 4, 64, **like), torch.tensor([5, 7], dtype=torch.int32)
+many = torch.zeros(1, 1, 1, 1, **like).expand(2**16, 2**15, 1, 1)
+one_slot = torch.zeros(1, 16, 1, 1, **like).expand(2**16, 16, 1, 1)
+deep = torch.zeros(1, 1, 1, 1, 1, 1, 1, 1, 64, **like)
+lse = torch.zeros(2, 4, 1)
+starts = torch.tensor([0, 1, 2], dtype=torch.int32)
+scale = {"softmax_scale": 1.0}
+
+def append(k=cache, v=cache, rotary=None):
+    return ours.kvcache_fwd(q, k, v, new, new, rotary, rotary, cache_seqlens=lengths, **scale)
+
+def gradients(**given):
+    grads = {"dq": torch.empty_like(q), "dk": torch.empty_like(q), "dv": torch.empty_like(q)} | given
+    return ours.bwd_out(q, q, q, q, q, lse, *grads.values(), **scale)
+
+own, packed = torch.zeros(2, 1, 4, 64, **like), torch.zeros(2, 1, 7, 64, **like)
+calls = [
+    lambda: append(rotary=torch.tensor(1.0, **like)),
+    lambda: append(rotary=torch.zeros(32, **like)),
+    lambda: append(rotary=torch.zeros(32, 8, 1, **like)),
+    lambda: append(k=cache[:1].expand_as(cache)),
+    lambda: append(v=cache[:, :, :1].expand_as(cache)),
+    lambda: ours.kvcache_fwd(many, one_slot, one_slot, **scale),
+    lambda: ours.bwd(deep, deep, deep, deep, deep, lse, **scale),
+    lambda: ours.varlen_bwd(deep, deep, deep, deep, deep, lse, starts, starts, max_seqlen_q=1, max_seqlen_k=1, **scale),
+    lambda: ours.bwd(q, q, q, deep, q, lse, **scale),
+    lambda: gradients(dk=own, dv=own),
+    lambda: gradients(dq=packed[:, :, :4], dv=packed[:, :, 3:]),
+    lambda: gradients(dq=packed[:1, :, 3:].expand(2, 1, 4, 64)),
+]
+for call in calls:
+    try:
+        call()
+        print("no error")
+    except RuntimeError as error:
+        print(str(error).replace("\\n", " "))
+"""
+
+
+def test_the_other_ops_check_their_tensors(run_fake: RunFake) -> None:
+    """What would crash, wrap around in 32 bits, or be written by several waves in any order."""
+    run = run_fake(OTHER_OPS)
+    assert run.returncode == 0, run.stderr
+    lines = run.stdout.splitlines()
+    expected = [
+        "rotary_cos and rotary_sin must have shape (seqlen, rotary_dim / 2), rotary_dim a multiple of 16 up to 64",
+        "but one has shape (32)",
+        "but one has shape (32, 8, 1)",
+        "k_cache has shape (2, 32, 4, 64) and stride 0 in dimension 0: several of its elements are one place in memory",
+        "v_cache has shape (2, 32, 4, 64) and stride 0 in dimension 2: several of its elements are one place in memory",
+        "q has shape (65536, 32768, 1, 1), more rows than 32 bits can number. Split the batch",
+        "q and k have shapes (1, 1, 1, 1, 1, 1, 1, 1, 64) and (1, 1, 1, 1, 1, 1, 1, 1, 64); expected 4 dimensions",
+        "q and k have shapes (1, 1, 1, 1, 1, 1, 1, 1, 64) and (1, 1, 1, 1, 1, 1, 1, 1, 64); expected 3 dimensions",
+        "v has shape (1, 1, 1, 1, 1, 1, 1, 1, 64) and dtype BFloat16; expected those of k: (2, 1, 4, 64)",
+        "dk and dv share memory: both are written. Pass tensors that do not overlap",
+        "dq and dv share memory: both are written. Pass tensors that do not overlap",
+        "dq has shape (2, 1, 4, 64) and stride 0 in dimension 0: several of its elements are one place in memory",
+    ]
+    assert len(lines) == len(expected), lines
+    for line, text in zip(lines, expected, strict=True):
+        assert text in line
+    assert not run.launches()

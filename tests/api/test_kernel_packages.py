@@ -233,6 +233,8 @@ def contradictions() -> dict[str, tuple[dict[str, Any], str]]:
     cases["wave_size"] = (manifest(wave_size=0), "wave_size is 0; allowed: 32, 64")
     cases["schema"] = (manifest(schema=1.0), "field 'schema' is 1.0; expected an integer")
     cases["schema=true"] = (manifest(schema=True), "field 'schema' is true; expected an integer")
+    for field, value, allowed in (("mode", "ragged", "batch, group"), ("bias", "elementwise", "none, alibi")):
+        cases[field] = (manifest([kernel("x", **{field: value})]), f"{field} is '{value}'; allowed: {allowed}")
     cases["twice"] = (manifest([kernel("x"), kernel("x")]), "kernel x: there are several of this name")
     for feature, name in (("softcap", "logits_soft_cap"), ("dropout", "rp_undrop"), ("bias", "alibi_slope_ptr")):
         row = kernel("x", **{feature: "alibi" if feature == "bias" else True})

@@ -236,6 +236,26 @@ def test_gradients_that_share_memory_are_refused(kernel_device: str, name: str) 
         ops.bwd_out(out, q, k, v, out, lse, *given.values(), **backward_arguments(Features()))
 
 
+@pytest.mark.parametrize("group", [False, True], ids=["batch", "varlen"])
+def test_gradients_may_lie_where_inputs_are(kernel_device: str, group: bool) -> None:
+    """dq over q, dk over v and dv over k, which kernels still read when they write gradients."""
+    ops = load_ops()
+    tensors = [tensor.to(kernel_device) for tensor in make(1, (70, 90), (2, 2), 64, torch.bfloat16)]
+    q, k, v = (tensor[0] for tensor in tensors) if group else tensors
+    cu = [starts([n]).to(kernel_device) for n in (70, 90)] if group else []
+    sizes = {"max_seqlen_q": 70, "max_seqlen_k": 90} if group else {}
+    forward, backward, into = (
+        (ops.varlen_fwd, ops.varlen_bwd, ops.varlen_bwd_out) if group else (ops.fwd, ops.bwd, ops.bwd_out)
+    )
+    out, lse, _ = forward(q, k, v, *cu, **op_arguments(Features()), **sizes)
+    dout = normal(*q.shape, seed=9).to(kernel_device)
+    arguments = {**backward_arguments(Features(), deterministic=True), **sizes}
+    *expected, _ = backward(dout, q, k, v, out, lse, *cu, **arguments)
+    into(dout, q, k, v, out, lse, *cu, q, v, k, **arguments)
+    for ours, right in zip((q, v, k), expected, strict=True):
+        assert torch.equal(ours, right)
+
+
 def test_maxima_beyond_all_sequences_cost_nothing(kernel_device: str) -> None:
     """They would be as many parts of dq: 2^31 keys are 2^25 times 36 KiB here."""
     ops = load_ops()

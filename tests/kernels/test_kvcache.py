@@ -435,6 +435,17 @@ def test_slots_that_are_all_one_are_refused_without_a_crash(kernel_device: str) 
             flash_attn_with_kvcache(own[:, :1], *caches, cache_seqlens=5)
 
 
+def test_new_rows_may_be_rows_of_the_cache(kernel_device: str) -> None:
+    """Rows 0 to 9 again as rows 5 to 14: some are read after others were written over them, unless they are copied."""
+    cache = normal(1, 20, 1, 64).to(kernel_device)
+    rows = cache[:, :10].clone()
+    q = normal(1, 1, 1, 64, seed=1).to(kernel_device)
+    load_ops().kvcache_fwd(
+        q, cache, cache, cache[:, :10], cache[:, :10], cache_seqlens=int32((5,), kernel_device), softmax_scale=SCALE
+    )
+    assert torch.equal(cache[:, 5:15], rows)
+
+
 def test_a_cache_of_one_batch_may_be_a_slice_of_a_packed_one(kernel_device: str) -> None:
     """The stride of a batch that is alone says nothing about its rows."""
     packed = normal(1, 15, 2, 2, 64).to(kernel_device)
