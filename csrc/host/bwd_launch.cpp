@@ -163,8 +163,7 @@ std::int64_t batches_per_launch(const Step& step, const FwdRequest& forward)
     return largest > kInt32Max ? 1 : std::min(forward.batch, kMaxGridYZ);
 }
 
-void run_step(Library& library, int device, HipStream stream, const BwdPlan& plan, const FwdRequest& forward, Step& step,
-              bool rows_are_keys)
+void run_step(const Queue& queue, const BwdPlan& plan, const FwdRequest& forward, Step& step, bool rows_are_keys)
 {
     const Sequences& sequences = forward.sequences;
     const void* rows           = rows_are_keys ? sequences.start_k : sequences.start_q;
@@ -185,7 +184,7 @@ void run_step(Library& library, int device, HipStream stream, const BwdPlan& pla
         step.values.set(Arg::seqstart_q_ptr, advance(rows, first, kInt32Bytes));
         step.values.set(Arg::seqstart_k_ptr, advance(sequences.start_k, first, kInt32Bytes));
         const Grid grid = make_grid(step.kernel, step.tiles, step.heads, std::min(count, forward.batch - first));
-        launch_kernel(library, device, stream, {plan.manifest, step.kernel}, step.values, grid);
+        launch_kernel(queue, {plan.manifest, step.kernel}, step.values, grid);
     }
 }
 
@@ -221,17 +220,10 @@ BwdPlan plan_bwd(Library& library, int device, const BwdRequest& request)
             !gradient.deterministic || clamp_window(forward).bounded()};
 }
 
-void launch_bwd(Library& library,
-                int device,
-                HipStream stream,
-                const BwdPlan& plan,
-                const BwdRequest& request,
-                const BwdWorkspace& workspace)
+void launch_bwd(const Queue& queue, const BwdPlan& plan, const BwdRequest& request, const BwdWorkspace& workspace)
 {
     const FwdRequest& forward = request.forward;
-    const auto run            = [&](Step step, bool rows_are_keys) {
-        run_step(library, device, stream, plan, forward, step, rows_are_keys);
-    };
+    const auto run = [&](Step step, bool rows_are_keys) { run_step(queue, plan, forward, step, rows_are_keys); };
     run(dot_step(plan, request, workspace), false);
     run(gradient_step(plan, request, workspace), false);
     run(sum_keys_step(plan, request, workspace), false);

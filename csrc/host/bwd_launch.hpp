@@ -2,7 +2,7 @@
 #pragma once
 
 #include "bwd_request.hpp"
-#include "library.hpp"
+#include "queue.hpp"
 
 namespace flash_attn_rocm {
 
@@ -21,13 +21,8 @@ struct BwdPlan
 // The kernels for this request on this device. Throws Error, marked kNoKernel when nothing installed covers it.
 BwdPlan plan_bwd(Library& library, int device, const BwdRequest& request);
 
-// Launches on `stream` of `device`, which must be current; returns without waiting. Extents must be positive, layouts
-// must suit the kernels, parts that the plan says so must be zero, and so must dk and dv (or their parts) in group mode.
-void launch_bwd(Library& library,
-                int device,
-                HipStream stream,
-                const BwdPlan& plan,
-                const BwdRequest& request,
-                const BwdWorkspace& workspace);
+// Extents must be positive, layouts must suit the kernels, parts that the plan says so must be zero, and so must dk and dv
+// (or their parts) in group mode.
+void launch_bwd(const Queue& queue, const BwdPlan& plan, const BwdRequest& request, const BwdWorkspace& workspace);
 
 } // namespace flash_attn_rocm

@@ -2,10 +2,10 @@
 #include "kv_prepare.hpp"
 
 #include <algorithm>
-#include <limits>
 
 #include "dispatch.hpp"
 #include "error.hpp"
+#include "integers.hpp"
 #include "kernel_args.hpp"
 #include "launch.hpp"
 
@@ -89,17 +89,17 @@ std::int64_t rows_per_batch(const KvPrepareRequest& request)
              "by which the CK kernels find sequences", kRemedy);
     }
     const std::int64_t rows = k.batch_stride / k.row_stride;
-    if(rows * request.cache_batches > std::numeric_limits<std::int32_t>::max())
+    if(rows * request.cache_batches > kInt32Max)
     {
         fail(kNoKernel, "the cache spans ", rows * request.cache_batches, " rows; allowed: up to ",
-             std::numeric_limits<std::int32_t>::max(), kRemedy);
+             kInt32Max, kRemedy);
     }
     return rows;
 }
 
-void launch_kv_prepare(Library& library, int device, HipStream stream, const KvPrepareRequest& request)
+void launch_kv_prepare(const Queue& queue, const KvPrepareRequest& request)
 {
-    const Manifest& manifest = usable_manifest(library, device);
+    const Manifest& manifest = usable_manifest(queue.library, queue.device);
     const KernelInfo* kernel = find_own_kernel(manifest, "kv_prepare", request.dtype, request.hdim);
     if(kernel == nullptr)
     {
@@ -108,8 +108,8 @@ void launch_kv_prepare(Library& library, int device, HipStream stream, const KvP
     const bool writes_q      = request.q_out != nullptr;
     const std::int64_t rows  = std::max({writes_q ? request.seqlen_q : 0, request.seqlen_knew, std::int64_t{1}});
     const std::int64_t heads = std::max(writes_q ? request.heads_q : 1, request.seqlen_knew > 0 ? request.heads_k : 1);
-    const Grid grid = make_grid(*kernel, (rows + kernel->tile_m - 1) / kernel->tile_m, heads, request.batch);
-    launch_kernel(library, device, stream, {manifest, *kernel}, arg_values(request), grid);
+    const Grid grid          = make_grid(*kernel, ceil_div(rows, kernel->tile_m), heads, request.batch);
+    launch_kernel(queue, {manifest, *kernel}, arg_values(request), grid);
 }
 
 } // namespace flash_attn_rocm

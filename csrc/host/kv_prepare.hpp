@@ -2,7 +2,7 @@
 #pragma once
 
 #include "fwd_request.hpp"
-#include "library.hpp"
+#include "queue.hpp"
 
 namespace flash_attn_rocm {
 
@@ -46,7 +46,7 @@ struct KvPrepareRequest
 // keys and values: then no array of row numbers describes the cache.
 std::int64_t rows_per_batch(const KvPrepareRequest& request);
 
-// The kernel's launches on `stream`; returns without waiting.
-void launch_kv_prepare(Library& library, int device, HipStream stream, const KvPrepareRequest& request);
+// Throws Error, marked kNoKernel when none is installed or rows_per_batch cannot describe the cache.
+void launch_kv_prepare(const Queue& queue, const KvPrepareRequest& request);
 
 } // namespace flash_attn_rocm

@@ -59,18 +59,17 @@ const Manifest& usable_manifest(Library& library, int device)
     return manifest;
 }
 
-void launch_kernel(
-    Library& library, int device, HipStream stream, const InstalledKernel& chosen, const ArgValues& values, Grid grid)
+void launch_kernel(const Queue& queue, const InstalledKernel& chosen, const ArgValues& values, Grid grid)
 {
-    const HipRuntime& hip            = library.hip();
+    const HipRuntime& hip            = queue.library.hip();
     const KernelInfo& kernel         = chosen.kernel;
     std::vector<std::byte> arguments = pack_args(kernel, values);
     std::size_t bytes                = arguments.size();
-    ModuleCache::Function& function  = library.modules().function(hip, device, chosen.manifest, kernel);
+    ModuleCache::Function& function  = queue.library.modules().function(hip, queue.device, chosen.manifest, kernel);
     void* extra[]                    = {
         kLaunchParamBufferPointer, arguments.data(), kLaunchParamBufferSize, &bytes, kLaunchParamEnd};
     const HipError status = hip.api.hipModuleLaunchKernel(
-        function.handle, grid.x, grid.y, grid.z, kernel.block_threads, 1, 1, 0, stream, nullptr, extra);
+        function.handle, grid.x, grid.y, grid.z, kernel.block_threads, 1, 1, 0, queue.stream, nullptr, extra);
     if(status != kHipSuccess)
     {
         check_hip(hip,
@@ -94,7 +93,7 @@ InstalledKernel select_fwd_kernel(Library& library, int device, const FwdRequest
 namespace {
 
 // One launch for all heads of `request`, or several where the batch needs them.
-void launch_heads(Library& library, int device, HipStream stream, const InstalledKernel& chosen, const FwdRequest& request)
+void launch_heads(const Queue& queue, const InstalledKernel& chosen, const FwdRequest& request)
 {
     ArgValues values = fwd_arg_values(request);
     const std::int64_t step = batches_per_launch(request);
@@ -116,15 +115,16 @@ void launch_heads(Library& library, int device, HipStream stream, const Installe
     {
         set_pointers(values, request, first);
         const Grid grid = fwd_grid(chosen.kernel, request, std::min(step, request.batch - first));
-        launch_kernel(library, device, stream, chosen, values, grid);
+        launch_kernel(queue, chosen, values, grid);
     }
 }
 
 // Query heads that one launch takes. With dropout all of them: the kernels number random values from the first head of a
 // launch, and read the offset that would make up for it from device memory.
-std::int64_t heads_per_launch(Library& library, int device, const KernelInfo& kernel, const FwdRequest& request)
+std::int64_t heads_per_launch(const Queue& queue, const KernelInfo& kernel, const FwdRequest& request)
 {
-    const DeviceFacts& facts = library.devices().facts(library.hip(), device);
+    Library& library         = queue.library;
+    const DeviceFacts& facts = library.devices().facts(library.hip(), queue.device);
     if(!facts.head_grouping || request.dropout.p > 0)
     {
         return request.heads_q;
@@ -148,7 +148,7 @@ std::int64_t heads_per_launch(Library& library, int device, const KernelInfo& ke
     {
         std::fprintf(stderr, "flash_attn_rocm: device %d: %lld of %lld heads a launch; keys and values have %lld bytes a "
                              "head, the last-level cache %lld (%s)\n",
-                     device, static_cast<long long>(heads), static_cast<long long>(request.heads_q),
+                     queue.device, static_cast<long long>(heads), static_cast<long long>(request.heads_q),
                      static_cast<long long>(problem.head_bytes), static_cast<long long>(cache.bytes),
                      cache.source);
     }
@@ -157,18 +157,18 @@ std::int64_t heads_per_launch(Library& library, int device, const KernelInfo& ke
 
 } // namespace
 
-void launch_fwd(Library& library, int device, HipStream stream, const InstalledKernel& chosen, const FwdRequest& request)
+void launch_fwd(const Queue& queue, const InstalledKernel& chosen, const FwdRequest& request)
 {
-    const std::int64_t heads = heads_per_launch(library, device, chosen.kernel, request);
+    const std::int64_t heads = heads_per_launch(queue, chosen.kernel, request);
     if(heads >= request.heads_q)
     {
-        launch_heads(library, device, stream, chosen, request);
+        launch_heads(queue, chosen, request);
         return;
     }
     for(std::int64_t first = 0; first < request.heads_q; first += heads)
     {
         const std::int64_t count = std::min(heads, request.heads_q - first);
-        launch_heads(library, device, stream, chosen, slice_heads(request, first, count));
+        launch_heads(queue, chosen, slice_heads(request, first, count));
     }
 }
 

@@ -45,12 +45,7 @@ Grid split_grid(const SplitPlan& plan, const FwdRequest& request, std::int64_t b
     return make_grid(*plan.kernel, tiles, request.heads_q, batches);
 }
 
-void launch_parts(Library& library,
-                  int device,
-                  HipStream stream,
-                  const SplitPlan& plan,
-                  const FwdRequest& request,
-                  const SplitBuffers& buffers)
+void launch_parts(const Queue& queue, const SplitPlan& plan, const FwdRequest& request, const SplitBuffers& buffers)
 {
     ArgValues values = split_arg_values(request, plan, buffers);
     const auto ints  = [](const void* pointer, std::int64_t elements) { return advance(pointer, elements, kInt32Bytes); };
@@ -65,14 +60,11 @@ void launch_parts(Library& library,
         values.set(Arg::seqlen_k_ptr, ints(request.sequences.length_k, first));
         values.set(Arg::block_table_ptr, ints(request.pages.table, first * request.pages.table_stride));
         values.set(Arg::alibi_slope_ptr, advance(request.alibi_slopes, first * request.alibi_batch_stride, kFloatBytes));
-        launch_kernel(library, device, stream, {*plan.manifest, *plan.kernel}, values,
-                      split_grid(plan, request, batches));
+        launch_kernel(queue, {*plan.manifest, *plan.kernel}, values, split_grid(plan, request, batches));
     }
 }
 
-void launch_combine(Library& library,
-                    int device,
-                    HipStream stream,
+void launch_combine(const Queue& queue,
                     const SplitPlan& plan,
                     const FwdRequest& request,
                     const SplitBuffers& buffers,
@@ -110,7 +102,7 @@ void launch_combine(Library& library,
         values.set(Arg::lse_ptr, part(output.lse, output.lse_batch_stride, kFloatBytes));
         values.set(Arg::lse_acc_ptr, part(buffers.lse_acc, request.seqlen_q, kFloatBytes));
         values.set(Arg::o_acc_ptr, part(buffers.o_acc, request.seqlen_q * d, kFloatBytes));
-        launch_kernel(library, device, stream, {*plan.manifest, *plan.combine}, values,
+        launch_kernel(queue, {*plan.manifest, *plan.combine}, values,
                       make_grid(*plan.combine, tiles, request.heads_q, std::min(kMaxGridYZ, request.batch - first)));
     }
 }
@@ -178,16 +170,14 @@ SplitPlan plan_split(Library& library, int device, const FwdRequest& request, bo
     return *plan;
 }
 
-void launch_split(Library& library,
-                  int device,
-                  HipStream stream,
+void launch_split(const Queue& queue,
                   const SplitPlan& plan,
                   const FwdRequest& request,
                   const SplitBuffers& buffers,
                   const SplitOutput& output)
 {
-    launch_parts(library, device, stream, plan, request, buffers);
-    launch_combine(library, device, stream, plan, request, buffers, output);
+    launch_parts(queue, plan, request, buffers);
+    launch_combine(queue, plan, request, buffers, output);
 }
 
 } // namespace flash_attn_rocm

@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "fwd_request.hpp"
-#include "library.hpp"
+#include "queue.hpp"
 
 namespace flash_attn_rocm {
 
@@ -69,10 +69,8 @@ struct SplitOutput
     const void* start_q           = nullptr;
 };
 
-// Launches both kernels on `stream`; returns without waiting.
-void launch_split(Library& library,
-                  int device,
-                  HipStream stream,
+// Launches both kernels.
+void launch_split(const Queue& queue,
                   const SplitPlan& plan,
                   const FwdRequest& request,
                   const SplitBuffers& buffers,

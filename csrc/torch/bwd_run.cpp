@@ -1,6 +1,7 @@
 // Runs a checked backward call: copies where a layout needs them, workspace, launch.
 #include "bwd_run.hpp"
 
+#include <algorithm>
 #include <initializer_list>
 #include <optional>
 #include <string>
@@ -69,17 +70,21 @@ bool writable(const Tensor& tensor, std::int64_t seqlen)
            !layout_too_large(view, seqlen, tensor.size(tensor.dim() - 1));
 }
 
-// Kernels still read inputs when they write gradients.
-bool meets_input(const Tensor& tensor, const BwdInputs& inputs)
+// Memory from which kernels still read when they write gradients.
+std::vector<ByteRange> input_memory(const BwdInputs& inputs)
 {
+    std::vector<ByteRange> ranges;
     for(const Tensor* input : {&inputs.dout, &inputs.q, &inputs.k, &inputs.v, &inputs.out, &inputs.lse})
     {
-        if(ranges_meet(tensor, *input))
-        {
-            return true;
-        }
+        ranges.push_back(byte_range(*input));
     }
-    return false;
+    return ranges;
+}
+
+bool meets(const Tensor& tensor, const std::vector<ByteRange>& ranges)
+{
+    const ByteRange own = byte_range(tensor);
+    return std::any_of(ranges.begin(), ranges.end(), [own](ByteRange range) { return ranges_meet(own, range); });
 }
 
 // A gradient as the kernels can write it: the caller's tensor, or one that is copied into it afterwards.
@@ -89,8 +94,8 @@ struct Target
     Tensor written;
     bool copied;
 
-    Target(const Tensor& tensor, std::int64_t seqlen, const BwdInputs& inputs)
-        : given(tensor), written(tensor), copied(!writable(tensor, seqlen) || meets_input(tensor, inputs))
+    Target(const Tensor& tensor, std::int64_t seqlen, const std::vector<ByteRange>& read)
+        : given(tensor), written(tensor), copied(!writable(tensor, seqlen) || meets(tensor, read))
     {
         if(copied)
         {
@@ -111,9 +116,9 @@ struct Targets
 {
     Target dq, dk, dv;
 
-    Targets(const Gradients& gradients, const BwdInputs& inputs, const FwdRequest& forward)
-        : dq(gradients.dq, forward.seqlen_q, inputs), dk(gradients.dk, forward.seqlen_k, inputs),
-          dv(gradients.dv, forward.seqlen_k, inputs)
+    Targets(const Gradients& gradients, const std::vector<ByteRange>& read, const FwdRequest& forward)
+        : dq(gradients.dq, forward.seqlen_q, read), dk(gradients.dk, forward.seqlen_k, read),
+          dv(gradients.dv, forward.seqlen_k, read)
     {
     }
 
@@ -252,7 +257,7 @@ Tensor run_bwd(BwdRequest& request, const BwdInputs& inputs, const Gradients& gr
 {
     const FwdRequest& forward = request.forward;
     const BwdPlan plan        = plan_bwd(Library::instance(), device.index(), request);
-    const Tensor lse          = torch::stable::contiguous(inputs.lse);
+    const Tensor lse          = dense(inputs.lse);
     const Tensor delta        = make_tensor_like(lse);
     if(forward.batch == 0 || forward.seqlen_q == 0 || forward.seqlen_k == 0 || inputs.q.numel() == 0 ||
        inputs.k.numel() == 0)
@@ -260,7 +265,7 @@ Tensor run_bwd(BwdRequest& request, const BwdInputs& inputs, const Gradients& gr
         fill_zero({&gradients.dq, &gradients.dk, &gradients.dv, &delta});
         return delta;
     }
-    Targets targets(gradients, inputs, forward);
+    Targets targets(gradients, input_memory(inputs), forward);
     if(forward.mode == Mode::group)
     {
         // Sequences without queries or keys, and rows of no sequence, are not written by any kernel.
@@ -270,9 +275,7 @@ Tensor run_bwd(BwdRequest& request, const BwdInputs& inputs, const Gradients& gr
     const WorkspaceTensors workspace(read, delta, forward, plan);
     set_views(request, read, targets);
     use_tensors(read, targets, workspace, device);
-    device.run([&](HipStream stream) {
-        launch_bwd(Library::instance(), device.index(), stream, plan, request, workspace.pointers());
-    });
+    device.run([&](const Queue& queue) { launch_bwd(queue, plan, request, workspace.pointers()); });
     targets.finish();
     return delta;
 }

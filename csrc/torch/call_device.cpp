@@ -3,7 +3,6 @@
 
 #include <mutex>
 
-#include "../host/library.hpp"
 #include "torch_runtime.hpp"
 
 namespace flash_attn_rocm {
@@ -61,24 +60,25 @@ void CallDevice::use(const void* data, std::int64_t bytes)
     }
 }
 
-void CallDevice::run(const std::function<void(HipStream)>& launch) const
+void CallDevice::run(const std::function<void(const Queue&)>& launch) const
 {
     if(emulated())
     {
         run_emulated(launch);
         return;
     }
-    launch(current_stream(index_));
+    launch({Library::instance(), index_, current_stream(index_)});
 }
 
-void CallDevice::run_emulated(const std::function<void(HipStream)>& launch) const
+void CallDevice::run_emulated(const std::function<void(const Queue&)>& launch) const
 {
     // One at a time: calls on other threads may share tensors, and memory can be registered only once.
     static std::mutex mutex;
     const std::lock_guard lock(mutex);
-    const HipRuntime& hip = Library::instance().hip();
+    Library& library      = Library::instance();
+    const HipRuntime& hip = library.hip();
     const HostRegistration registration(hip, memory_);
-    launch(nullptr);
+    launch({library, index_, nullptr});
     check_hip(hip, hip.api.hipStreamSynchronize(nullptr), "running the kernels of this call");
 }
 

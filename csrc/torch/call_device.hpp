@@ -7,7 +7,7 @@
 
 #include <torch/csrc/stable/accelerator.h>
 
-#include "../host/hip_types.hpp"
+#include "../host/queue.hpp"
 #include "tensors.hpp"
 
 namespace flash_attn_rocm {
@@ -29,11 +29,11 @@ public:
     void use(const void* data, std::int64_t bytes);
 
     // Calls `launch` with torch's current stream, or with the emulated GPU, whose kernels have finished afterwards.
-    void run(const std::function<void(HipStream)>& launch) const;
+    void run(const std::function<void(const Queue&)>& launch) const;
 
 private:
     bool emulated() const { return !guard_; }
-    void run_emulated(const std::function<void(HipStream)>& launch) const;
+    void run_emulated(const std::function<void(const Queue&)>& launch) const;
 
     std::optional<torch::stable::accelerator::DeviceGuard> guard_; // none for the emulated GPU
     int index_ = 0;

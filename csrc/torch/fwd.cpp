@@ -117,7 +117,7 @@ std::tuple<Tensor, Tensor, Tensor> fwd(const Tensor& q,
     {
         device.use(*tensor);
     }
-    device.run([&](HipStream stream) { launch_fwd(Library::instance(), device.index(), stream, chosen, request); });
+    device.run([&](const Queue& queue) { launch_fwd(queue, chosen, request); });
     return {out, lse, map};
 }
 

@@ -291,8 +291,10 @@ Tensor new_rows(const CacheArguments& a, const std::optional<Tensor>& rows)
     {
         return a.q;
     }
-    Tensor found = torch::stable::contiguous(*rows);
-    return ranges_meet(found, a.k_cache) || ranges_meet(found, a.v_cache) ? torch::stable::clone(found) : found;
+    Tensor found = dense(*rows);
+    const ByteRange own = byte_range(found);
+    const bool in_cache = ranges_meet(own, byte_range(a.k_cache)) || ranges_meet(own, byte_range(a.v_cache));
+    return in_cache ? torch::stable::clone(found) : found;
 }
 
 // Everything but workspace that the kernels touch; `knew` and `vnew`: new rows as the kernels get them.
@@ -328,8 +330,7 @@ void run(const CacheArguments& a, const FwdRequest& request, const Rotary& rotar
     packed.q                = copied ? copied_queries(a, packed) : prepare.q;
     packed.q.batch_stride   = 0;
     const bool fits         = !layout_misaligned(packed.k) && !layout_misaligned(packed.v);
-    Library& library        = Library::instance();
-    const SplitPlan plan    = plan_split(library, device.index(), packed, fits, num_splits);
+    const SplitPlan plan    = plan_split(Library::instance(), device.index(), packed, fits, num_splits);
     const std::int64_t rows = packed.batch * packed.seqlen_q;
 
     Workspace workspace;
@@ -350,11 +351,11 @@ void run(const CacheArguments& a, const FwdRequest& request, const Rotary& rotar
     packed.sequences           = {prepare.start_q, prepare.start_k, prepare.length_k};
     const SplitBuffers buffers = parts.use(workspace, device);
     use_tensors(a, knew, vnew, out, lse, device);
-    device.run([&](HipStream stream) {
-        launch_kv_prepare(library, device.index(), stream, prepare);
+    device.run([&](const Queue& queue) {
+        launch_kv_prepare(queue, prepare);
         if(packed.seqlen_q > 0)
         {
-            launch_split(library, device.index(), stream, plan, packed, buffers, output);
+            launch_split(queue, plan, packed, buffers, output);
         }
     });
 }

@@ -97,16 +97,11 @@ void check_not_expanded(const Tensor& tensor, const char* name)
     }
 }
 
-bool ranges_meet(const Tensor& a, const Tensor& b)
-{
-    const ByteRange x = byte_range(a);
-    const ByteRange y = byte_range(b);
-    return x.begin < y.end && y.begin < x.end;
-}
+bool ranges_meet(ByteRange a, ByteRange b) { return a.begin < b.end && b.begin < a.end; }
 
 bool elements_shared(const Tensor& a, const Tensor& b)
 {
-    if(!ranges_meet(a, b) || !elements_apart(a) || !elements_apart(b))
+    if(!ranges_meet(byte_range(a), byte_range(b)) || !elements_apart(a) || !elements_apart(b))
     {
         return false;
     }

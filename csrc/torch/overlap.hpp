@@ -11,9 +11,9 @@ bool elements_apart(const Tensor& tensor);
 // Throws where several elements are one place in memory, which several waves would write in any order.
 void check_not_expanded(const Tensor& tensor, const char* name);
 
-// Whether memory from the first to the last element of one meets that of the other. Views that take turns in one buffer,
-// as q, k and v of a packed tensor, meet without sharing an element.
-bool ranges_meet(const Tensor& a, const Tensor& b);
+// Whether some byte is in both. The byte_range of views that take turns in one buffer, as q, k and v of a packed tensor,
+// meet though the views share no element.
+bool ranges_meet(ByteRange a, ByteRange b);
 
 // Whether an element of one is an element of the other, for tensors of two-byte elements and as many dimensions. False,
 // too, for layouts with different strides, where it takes a search.

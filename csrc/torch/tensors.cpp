@@ -203,6 +203,11 @@ TensorView view_of(const Tensor& tensor)
     return view;
 }
 
+Tensor dense(const Tensor& tensor)
+{
+    return tensor.is_contiguous() ? tensor : torch::stable::contiguous(tensor);
+}
+
 Tensor readable(const Tensor& tensor, std::int64_t seqlen, const char* name)
 {
     const std::int64_t hdim = tensor.size(tensor.dim() - 1);
@@ -210,7 +215,7 @@ Tensor readable(const Tensor& tensor, std::int64_t seqlen, const char* name)
     {
         return tensor;
     }
-    Tensor copy = torch::stable::contiguous(tensor);
+    Tensor copy = dense(tensor);
     STD_TORCH_CHECK(!layout_too_large(view_of(copy), seqlen, hdim),
                     name, " has shape ", describe_shape(tensor),
                     ": one head spans more than 2 GiB, which the kernels' 32-bit offsets cannot address. "
@@ -224,8 +229,8 @@ Tensor aligned(const Tensor& tensor)
     {
         return tensor;
     }
-    const Tensor contiguous = torch::stable::contiguous(tensor);
-    return layout_misaligned(view_of(contiguous)) ? torch::stable::clone(contiguous) : contiguous;
+    const Tensor rows = dense(tensor);
+    return layout_misaligned(view_of(rows)) ? torch::stable::clone(rows) : rows;
 }
 
 ByteRange byte_range(const Tensor& tensor)

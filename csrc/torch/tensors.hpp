@@ -49,6 +49,9 @@ Tensor make_tensor_like(const Tensor& like);
 // A (batch, seqlen, heads, head dim) or (rows, heads, head dim) tensor.
 TensorView view_of(const Tensor& tensor);
 
+// The tensor, or a contiguous copy. torch::stable's function looks its operator up by name before it returns the tensor.
+Tensor dense(const Tensor& tensor);
+
 // The tensor, or a copy where no kernel can read it as it lies in memory: head dim not contiguous, or one head's
 // `seqlen` rows beyond 32-bit offsets. Throws where a copy does not help.
 Tensor readable(const Tensor& tensor, std::int64_t seqlen, const char* name);

@@ -215,7 +215,7 @@ void run_plan(const InstalledKernel& chosen, FwdRequest& request, Tensor q, Tens
     {
         device.use(*tensor);
     }
-    device.run([&](HipStream stream) { launch_fwd(Library::instance(), device.index(), stream, chosen, request); });
+    device.run([&](const Queue& queue) { launch_fwd(queue, chosen, request); });
 }
 
 // Keys in pages, or in one piece and cut into parts.
@@ -237,9 +237,7 @@ void run_plan(const SplitPlan& plan, FwdRequest& request, Tensor q, Tensor k, Te
     workspace.make(q);
     const SplitBuffers buffers = parts.use(workspace, device);
     const SplitOutput output{request.out, request.lse, request.lse_head_stride, 0, request.sequences.start_q};
-    device.run([&](HipStream stream) {
-        launch_split(Library::instance(), device.index(), stream, plan, request, buffers, output);
-    });
+    device.run([&](const Queue& queue) { launch_split(queue, plan, request, buffers, output); });
 }
 
 // Fills in the pointers that are left and runs; `map` may be empty.

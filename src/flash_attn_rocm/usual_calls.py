@@ -138,6 +138,21 @@ def varlen(
     )
 
 
+def _appended(k: Any, v: Any, k_cache: Tensor, v_cache: Tensor, entries: int) -> bool:
+    """New keys and values of `entries` sequences that fit caches which have memory of its own for each slot."""
+    if not (_dense(k, k_cache.dtype, k_cache.device) and _dense(v, k_cache.dtype, k_cache.device)):
+        return False
+    shape = k.shape
+    return (
+        len(shape) == 4
+        and v.shape == shape
+        and bool(shape[0] == entries)
+        and shape[2:] == k_cache.shape[2:]
+        and 0 not in k_cache.stride()
+        and 0 not in v_cache.stride()
+    )
+
+
 def kvcache(
     q: Any,
     k_cache: Any,
@@ -156,15 +171,15 @@ def kvcache(
     alibi_slopes: Any,
     num_splits: Any,
 ) -> bool:
-    """A call on a KV cache without appended keys, but for the values of its tables."""
-    if any(
-        argument is not None
-        for argument in (k, v, rotary_cos, rotary_sin, cache_batch_idx, cache_leftpad, alibi_slopes)
-    ):
+    """A call on a KV cache, with new keys or without, but for the values of its tables."""
+    if not (rotary_cos is rotary_sin is cache_batch_idx is cache_leftpad is alibi_slopes is None):
         return False
     if not (_scoring(0.0, softmax_scale, window_size, softcap) and _tensors(q, k_cache, v_cache, 4, 4)):
         return False
     device, entries = q.device, q.shape[0]
+    appending = k is not None or v is not None
+    if appending and (cache_seqlens is None or not _appended(k, v, k_cache, v_cache, entries)):
+        return False
     if block_table is None:
         fits = bool(k_cache.shape[0] == entries)
     else:

@@ -10,7 +10,7 @@ import torch
 
 from flash_attn_rocm import usual_calls
 from flash_attn_rocm.checks import check_inputs
-from flash_attn_rocm.checks_sequences import check_kvcache_inputs, check_varlen_inputs
+from flash_attn_rocm.checks_sequences import check_kvcache_inputs, check_kvcache_values, check_varlen_inputs
 from flash_attn_rocm.errors import InputError
 
 SCORING: dict[str, Any] = {"dropout_p": 0.0, "softmax_scale": None, "window_size": (-1, -1), "softcap": 0.0}
@@ -109,16 +109,21 @@ def test_no_varlen_call_that_a_check_refuses_is_usual(paged: bool) -> None:
 KVCACHE = ("k", "v", "rotary_cos", "rotary_sin", "cache_seqlens", "cache_batch_idx", "cache_leftpad", "block_table")
 
 
+@pytest.mark.parametrize("appended", [0, 1, 3])
 @pytest.mark.parametrize("paged", [False, True])
-def test_no_call_on_a_cache_that_a_check_refuses_is_usual(paged: bool) -> None:
+def test_no_call_on_a_cache_that_a_check_refuses_is_usual(paged: bool, appended: int) -> None:
     lengths = torch.tensor([3, 2], dtype=torch.int32)
     table = torch.zeros(2, 2, dtype=torch.int32) if paged else None
     cache = bf16(4, 16, 2, 64) if paged else bf16(2, 32, 2, 64)
     scoring = [None, (-1, -1), 0.0]
-    good = [bf16(2, 1, 4, 64), cache, cache, None, None, None, None, lengths, None, None, table, *scoring, None, 0]
+    new = [bf16(2, appended, 2, 64)] * 2 if appended else [None, None]
+    good = [bf16(2, 1, 4, 64), cache, cache, *new, None, None, lengths, None, None, table, *scoring, None, 0]
     names = [*KVCACHE, "softmax_scale", "window_size", "softcap", "alibi_slopes", "num_splits"]
-    calls = [good, [*good[:7], 3, *good[8:]], [*good[:7], None, *good[8:]]]
+    calls = [good, [*good[:7], 3, *good[8:]]]
+    calls += [] if appended else [[*good[:7], None, *good[8:]]]
     assert all(usual_calls.kvcache(*call) for call in calls)
+    expanded = [cache[:1].expand_as(cache), cache[:, :1].expand_as(cache), cache[:, :, :1].expand_as(cache)]
+    calls += [[*good[:at], other, *good[at + 1 :]] for at in (1, 2) for other in expanded]
     for index, argument in enumerate(good):
         others: list[Any] = [5, -1, 2**31, True, 1.5, None, bf16(2, 1, 2, 64), lengths]
         if isinstance(argument, torch.Tensor):
@@ -128,5 +133,6 @@ def test_no_call_on_a_cache_that_a_check_refuses_is_usual(paged: bool) -> None:
         if usual_calls.kvcache(*call):
             named = dict(zip(names, call[3:], strict=True))
             refused = raises(check_kvcache_inputs, *call[:3], **named)
-            # A length as a number is looked at with the values.
-            assert not refused or isinstance(call[7], int)
+            # A length as a number, and room for new keys, are looked at with the values.
+            values = (call[1], *(named[name] for name in ("k", *KVCACHE[4:])))
+            assert not refused or raises(check_kvcache_values, *values)
