@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
 from torch.autograd import forward_ad
 
-from flash_attn_rocm import flash_attn_func
+from flash_attn_rocm import flash_attn_func, flash_attn_varlen_func
 from flash_attn_rocm.errors import KernelUnavailableError
 from tests.api.attention_reference import attention_fp64
 
@@ -91,4 +92,39 @@ def test_second_derivatives_are_those_of_fp64(kernel_device: str, arguments: dic
     exact = second_order(lambda *t: attention_fp64(*t, **arguments)[0], [t.double() for t in (Q, K, V, W)])
     for one, other in zip(got, exact, strict=True):
         assert other.abs().max() > 0
+        assert (one.cpu().double() - other).abs().max() <= 2.0**-7 * other.abs().max()
+
+
+def as_varlen(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, **arguments: Any) -> Any:
+    """flash_attn_varlen_func of the same batch."""
+    starts = [torch.arange(0, x.shape[0] * x.shape[1] + 1, x.shape[1], dtype=torch.int32) for x in (q, k)]
+    rows = [x.flatten(0, 1) for x in (q, k, v)]
+    return flash_attn_varlen_func(*rows, *(x.to(q.device) for x in starts), q.shape[1], k.shape[1], **arguments)
+
+
+@pytest.mark.parametrize("function", [flash_attn_func, as_varlen], ids=["fixed", "varlen"])
+@pytest.mark.parametrize("grouped", [False, True], ids=["heads", "grouped heads"])
+def test_torchs_fused_attention_says_what_has_second_derivatives(
+    function: Callable[..., Any], grouped: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And that has them."""
+    monkeypatch.setenv("FLASH_ATTN_ROCM_BACKEND", "sdpa")
+    heads = 1 if grouped else K.shape[2]
+    tensors = [Q, K[:, :, :heads], V[:, :, :heads], W]
+    message = "differentiated again, and torch's fused .*SDPA.* return_attn_probs=True"
+    with pytest.raises(KernelUnavailableError, match=message):
+        second_order(lambda *t: function(*t, causal=True).reshape(W.shape), tensors)
+    got = second_order(lambda *t: function(*t, causal=True, return_attn_probs=True)[0].reshape(W.shape), tensors)
+    exact = second_order(lambda *t: attention_fp64(*t, causal=True)[0], [t.double() for t in tensors])
+    for one, other in zip(got, exact, strict=True):
+        assert (one.double() - other).abs().max() <= 2.0**-7 * other.abs().max()
+    leaves = [tensor.detach().clone().requires_grad_() for tensor in tensors[:3]]  # which no one differentiates again
+    first = torch.autograd.grad(function(*leaves, causal=True).sum(), leaves, create_graph=True)
+    assert all(bool(torch.isfinite(gradient).all()) for gradient in first)
+
+
+def test_second_derivatives_of_varlen_kernels(kernel_device: str) -> None:
+    got = second_order(lambda *t: as_varlen(*t).reshape(W.shape), [t.to(kernel_device) for t in (Q, K, V, W)])
+    exact = second_order(lambda *t: attention_fp64(*t)[0], [t.double() for t in (Q, K, V, W)])
+    for one, other in zip(got, exact, strict=True):
         assert (one.cpu().double() - other).abs().max() <= 2.0**-7 * other.abs().max()

@@ -13,6 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from flash_attn_rocm.backends import second_derivatives
 from flash_attn_rocm.dropout import keep_limit
 
 
@@ -96,7 +97,11 @@ def explicit(q: Tensor, k: Tensor, v: Tensor, scoring: Scoring, dropout: Dropout
 
 
 def fused(q: Tensor, k: Tensor, v: Tensor, scoring: Scoring, dropout_p: float, *, causal: bool = False) -> Tensor:
-    """torch's scaled_dot_product_attention; causal replaces the mask, for as many queries as keys."""
+    """torch's scaled_dot_product_attention; causal replaces the mask, for as many queries as keys.
+
+    q, k and v are views or copies that were made for this call.
+    """
+    second_derivatives.explain(q, k, v)
     return F.scaled_dot_product_attention(
         q,
         k,
