@@ -10,6 +10,7 @@ import py_compile
 import shutil
 import subprocess
 import sys
+import sysconfig
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -23,6 +24,7 @@ from scripts.buildlib.repack.interpreter import plan_interpreter
 from scripts.buildlib.repack.toolchain import plan_compiler
 from scripts.buildlib.repack.tools import plan_cxx, plan_tool
 from scripts.buildlib.toolchains.layout import Parts, Toolchain, inspect_parts
+from tests.api.fake_runtime import c_compiler
 from tests.unit.fake_toolchain import make_clang, make_rocm, write_script
 
 
@@ -191,10 +193,19 @@ def test_repacked_python_runs_without_any_environment(tmp_path: Path) -> None:
     prefix = tmp_path / "prefix"
     install([f"file://{channel}"], ["python"], prefix, tmp_path / "cache")
     shutil.move(prefix, tmp_path / "moved")
-    code = "import ssl, sqlite3, lzma, bz2, ctypes, sysconfig; print(sysconfig.get_path('purelib'))"
+    code = "import ssl, sqlite3, lzma, bz2, ctypes, sysconfig"
+    code += "; print(sysconfig.get_path('purelib')); print(sysconfig.get_path('include'))"
     done = subprocess.run(
         [tmp_path / "moved" / "bin" / "python", "-c", code], env={}, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
     python = f"python{sys.version_info.major}.{sys.version_info.minor}"
-    assert done.stdout.strip() == str(tmp_path / "moved" / "lib" / python / "site-packages")
+    include = tmp_path / "moved" / "include" / python
+    assert done.stdout.split() == [str(tmp_path / "moved" / "lib" / python / "site-packages"), str(include)]
+    # torch.compile's CPU code includes them; a Debian without python3-dev has none.
+    headers = Path(sysconfig.get_path("include"))
+    assert (include / "Python.h").exists() == (headers / "Python.h").exists()
+    if (include / "Python.h").exists():
+        program = tmp_path / "program.c"
+        program.write_text("#include <Python.h>\n", encoding="utf-8")
+        subprocess.run([c_compiler(), "-fsyntax-only", f"-I{include}", str(program)], check=True)

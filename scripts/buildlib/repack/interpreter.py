@@ -8,7 +8,7 @@ import sysconfig
 from collections.abc import Iterable
 from pathlib import Path
 
-from scripts.buildlib.repack.archive import Repack, digest_files, staged_files
+from scripts.buildlib.repack.archive import Repack, digest_entries, digest_files, staged_files
 from scripts.buildlib.repack.distribution import PYTHON_XY, convert_bytecode
 from scripts.buildlib.repack.relocate import copy_writable, is_elf, needed_libraries, set_rpath, strip_debug
 
@@ -51,6 +51,14 @@ def _base_executable() -> Path:
 def _stdlib() -> Path:
     base = {"installed_base": sys.base_prefix, "base": sys.base_prefix}
     return Path(sysconfig.get_path("stdlib", "posix_prefix", vars=base))
+
+
+def _headers() -> list[tuple[Path, str]]:
+    """The C headers, which torch.compile's code for CPUs includes; Debian has them in a package of their own."""
+    base = {"installed_base": sys.base_prefix, "base": sys.base_prefix}
+    folder = Path(sysconfig.get_path("include", "posix_prefix", vars=base))
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    return [(path, f"include/python{PYTHON_XY}/{path.relative_to(folder).as_posix()}") for path in files]
 
 
 def _copy_stdlib(source: Path, target: Path) -> None:
@@ -107,7 +115,7 @@ def _stage(staging: Path) -> Iterable[tuple[Path, str]]:
     set_rpath([program], "$ORIGIN/../lib")
     set_rpath(modules, "$ORIGIN/../..")
     set_rpath(libraries, "$ORIGIN")
-    return staged_files(staging)
+    return [*staged_files(staging), *_headers()]
 
 
 def plan_interpreter() -> Repack:
@@ -117,7 +125,8 @@ def plan_interpreter() -> Repack:
     return Repack(
         name="python",
         version=sys.version.split()[0].rstrip("+"),
-        identity=f"{sys.version}\n{sys.base_prefix}\n{digest_files([program, *libraries.values()])}",
+        identity=f"{sys.version}\n{sys.base_prefix}\n{digest_files([program, *libraries.values()])}"
+        f"\n{digest_entries(_headers())}",
         depends=(),
         stage=_stage,
     )
