@@ -22,7 +22,7 @@ from flash_attn_rocm.checks import (
     describe_shapes,
 )
 from flash_attn_rocm.errors import InputError
-from flash_attn_rocm.limits import INT32_MAX, MAX_SPLITS
+from flash_attn_rocm.limits import INT32_MAX, MAX_SPLITS, capacity_of
 
 
 def _readable(tensor: Tensor) -> bool:
@@ -201,7 +201,7 @@ def check_varlen_values(
     if leftpad_k is not None and _readable(leftpad_k):
         _check_range("leftpad_k", leftpad_k.detach().cpu(), 0, lengths, "the length of its sequence")
     if block_table is not None:
-        capacity = block_table.shape[1] * k.shape[1]
+        capacity = capacity_of(k, block_table)
         what = f"block_table has {block_table.shape[1]} pages of {k.shape[1]} a sequence"
         _check_range("length of k", lengths, 0, capacity, what)
         _check_block_table(block_table, lengths, k.shape[0], k.shape[1])
@@ -284,13 +284,7 @@ def _check_kvcache_tensors(
     for name, tensor in (("cache_batch_idx", cache_batch_idx), ("cache_leftpad", cache_leftpad)):
         if tensor is not None:
             _check_int32(name, tensor, q, (batch,))
-    return _capacity(k_cache, block_table)
-
-
-def _capacity(k_cache: Tensor, block_table: Tensor | None) -> int:
-    """Slots that a sequence has in the cache."""
-    page_size: int = k_cache.shape[1]
-    return page_size if block_table is None else block_table.shape[1] * page_size
+    return capacity_of(k_cache, block_table)
 
 
 def _check_appended(named: dict[str, Tensor], cache_seqlens: Any) -> None:
@@ -361,7 +355,7 @@ def check_kvcache_values(
     Raises:
         InputError: names the table, the value and what is allowed.
     """
-    appended, capacity = 0 if k is None else k.shape[1], _capacity(k_cache, block_table)
+    appended, capacity = 0 if k is None else k.shape[1], capacity_of(k_cache, block_table)
     what = f"the cache has {capacity} slots a sequence" + (f" and {appended} keys are appended" if appended else "")
     if cache_seqlens is not None and not isinstance(cache_seqlens, Tensor):
         check_integer("cache_seqlens", cache_seqlens, 0, capacity - appended)

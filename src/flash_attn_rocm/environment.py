@@ -1,4 +1,4 @@
-"""The environment variables this package reads: their names in one list, and the list of emulated GPUs."""
+"""The environment variables this package reads: their names, what some of them ask for, and others with its prefix."""
 
 from __future__ import annotations
 

@@ -16,11 +16,11 @@ import torch
 import flash_attn_rocm
 from flash_attn_rocm import backends, policy
 from flash_attn_rocm.cli import main
+from flash_attn_rocm.limits import NAMED_DTYPES
 from tests.api.conftest import RunFake
 from tests.api.fake_runtime import kernel, manifest
 
 PROGRAM = "from flash_attn_rocm.cli import main; print(main(['info', '--json']))"
-TORCH_DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
 
 @pytest.fixture(autouse=True)
@@ -69,7 +69,7 @@ def test_the_emulated_gpu(
     assert rows["forward"]["backend"] == "ck"
     assert rows["forward"]["dtypes"] == ["bf16", "fp16"] == list(rows["forward"]["head_dims"])
     for dtype, dims in rows["forward"]["head_dims"].items():  # each promise is kept
-        q = torch.ones(1, 1, 1, int(re.findall(r"\d+", dims)[-1]), dtype=TORCH_DTYPES[dtype])
+        q = torch.ones(1, 1, 1, int(re.findall(r"\d+", dims)[-1]), dtype=NAMED_DTYPES[dtype])
         assert torch.equal(flash_attn_rocm.flash_attn_func(q, q, q, causal=True), q)
     assert rows["paged KV cache"]["backend"] == "ck"
     assert not {"nothing-runs", "library-not-usable", "kernels-damaged", "bad-variable"} & set(problems(document))

@@ -12,12 +12,12 @@ from torch import Tensor
 
 from flash_attn_rocm.backends import ck
 from flash_attn_rocm.kernel_manifest import read_manifest
+from flash_attn_rocm.limits import NAMED_DTYPES
 
 # The kernels read 16 bytes at once, so that head dims are padded with zeros to a multiple of this.
 HDIM_STEP = 8
 # The kernels take ALiBi's distances modulo 2^16 (csrc/host/dispatch.hpp).
 MAX_ALIBI_LENGTH = 65_536
-_DTYPES = {torch.float16: "fp16", torch.bfloat16: "bf16"}
 
 
 @cache
@@ -47,7 +47,7 @@ def covers(
     padded = -(-hdim // HDIM_STEP) * HDIM_STEP
     return any(
         kernel["mode"] == mode
-        and kernel["dtype"] == _DTYPES.get(dtype)
+        and NAMED_DTYPES.get(kernel["dtype"]) == dtype
         and (kernel["mask"] or not masked)
         and kernel["bias"] == ("alibi" if alibi else "none")
         and kernel["dropout"] == dropout

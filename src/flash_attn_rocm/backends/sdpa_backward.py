@@ -1,4 +1,4 @@
-"""The backward passes that libraries call by themselves, with torch operations: gradients are written into tensors."""
+"""Gradients of one call from its own out and LSE with torch operations, sequences of one length or of several."""
 
 from __future__ import annotations
 

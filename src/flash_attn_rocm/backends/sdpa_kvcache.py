@@ -8,6 +8,7 @@ from torch import Tensor
 from flash_attn_rocm.backends import dense, sdpa
 from flash_attn_rocm.backends.padding import Lengths, attend, gather_pages
 from flash_attn_rocm.backends.rotary import rotate
+from flash_attn_rocm.limits import capacity_of
 
 
 def _append(cache: Tensor, new: Tensor, positions: Tensor, rows: Tensor | None, block_table: Tensor | None) -> None:
@@ -20,12 +21,6 @@ def _append(cache: Tensor, new: Tensor, positions: Tensor, rows: Tensor | None, 
     if rows is None:
         rows = torch.arange(new.shape[0], device=new.device)
     cache.index_put_((rows[:, None].expand_as(positions), positions), new)
-
-
-def capacity_of(k_cache: Tensor, block_table: Tensor | None) -> int:
-    """Keys that one sequence can have in the cache."""
-    page_size: int = k_cache.shape[1]
-    return page_size if block_table is None else block_table.shape[1] * page_size
 
 
 def forward(

@@ -16,8 +16,9 @@ from torch import Tensor
 
 from flash_attn_rocm import environment
 from flash_attn_rocm.backends import backward_kernels, choice_for, ck_backward
-from flash_attn_rocm.benchmark.problem import DTYPES, Problem
+from flash_attn_rocm.benchmark.problem import Problem
 from flash_attn_rocm.errors import FlashAttnRocmError
+from flash_attn_rocm.limits import NAMED_DTYPES
 
 # (q, k, v, causal) -> out, all in the layout of the method.
 Attention = Callable[[Tensor, Tensor, Tensor, bool], Tensor]
@@ -179,7 +180,7 @@ def _lacks_kernels(problem: Problem, direction: str, device: torch.device) -> st
     if manifest is not None and ck_backward.covers(
         manifest,
         mode="batch",
-        dtype=DTYPES[problem.dtype],
+        dtype=NAMED_DTYPES[problem.dtype],
         hdim=problem.headdim,
         longest=problem.seqlen,
         masked=problem.causal,

@@ -9,7 +9,8 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
+from flash_attn_rocm.limits import NAMED_DTYPES
+
 # Products of matrices: q k^T and p v forward; q k^T again, dv, dp, dq and dk backward, which is 2.5 times as much.
 _PRODUCTS = {"forward": 2.0, "backward": 5.0}
 _CHUNK_BYTES = 1 << 30  # of scores that the exact result holds at a time
@@ -62,7 +63,9 @@ def draw(problem: Problem, device: torch.device, seed: int = 0) -> tuple[Tensors
 
     def normal(heads: int) -> Tensor:
         shape = (problem.batch, problem.seqlen, heads, problem.headdim)
-        return torch.randn(shape, generator=generator, device=device, dtype=torch.float32).to(DTYPES[problem.dtype])
+        return torch.randn(shape, generator=generator, device=device, dtype=torch.float32).to(
+            NAMED_DTYPES[problem.dtype]
+        )
 
     return Tensors(normal(problem.heads), normal(problem.heads_k), normal(problem.heads_k)), normal(problem.heads)
 

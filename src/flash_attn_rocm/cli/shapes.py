@@ -11,10 +11,11 @@ import torch
 
 from flash_attn_rocm import environment, paths
 from flash_attn_rocm.archs import load_arch
-from flash_attn_rocm.benchmark.problem import DTYPES, Problem
+from flash_attn_rocm.benchmark.problem import Problem
 from flash_attn_rocm.benchmark.run import DIRECTIONS
 from flash_attn_rocm.benchmark.timing import Effort
 from flash_attn_rocm.errors import InputError
+from flash_attn_rocm.limits import NAMED_DTYPES
 
 SEQLENS = (4096, 8192, 16384, 32768)
 _LONGEST_S = 3600.0
@@ -43,7 +44,7 @@ def add_options(parser: Any, seqlens: Sequence[int] = SEQLENS) -> None:
     parser.add_argument("--heads", metavar="H", type=_positive, default=16, help="heads of q (%(default)s)")
     parser.add_argument("--heads-k", metavar="H", type=_positive, help="heads of k and v (those of q)")
     parser.add_argument("--headdim", metavar="D", type=_positive, default=128, help="head dim (%(default)s)")
-    parser.add_argument("--dtype", choices=list(DTYPES), default="bf16", help="%(default)s")
+    parser.add_argument("--dtype", choices=list(NAMED_DTYPES), default="bf16", help="%(default)s")
     parser.add_argument("--causal", action="store_true", help="mask what lies ahead")
     parser.add_argument("--direction", choices=[*DIRECTIONS, "both"], default="both", help="%(default)s")
     parser.add_argument("--device", help="torch device: cuda, cuda:1, cpu (the GPU)")

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from flash_attn_rocm import ops, reference
+from flash_attn_rocm.limits import NAMED_DTYPES
 from flash_attn_rocm.verification.cases import Case
 
-TORCH_DTYPES = {"fp16": torch.float16, "bf16": torch.bfloat16}
 _APPENDED = 2  # rows that a case with a KV cache appends
 
 
@@ -51,7 +51,7 @@ def compare(sequences: list[Sequence], case: Case) -> reference.Comparison:
 
 def normal(case: Case, *shape: int) -> Tensor:
     """Random numbers in the case's dtype, on the CPU."""
-    return torch.randn(shape).to(TORCH_DTYPES[case.dtype])
+    return torch.randn(shape).to(NAMED_DTYPES[case.dtype])
 
 
 def arguments_of(case: Case) -> dict[str, Any]:

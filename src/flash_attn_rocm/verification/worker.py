@@ -18,6 +18,7 @@ import torch
 import flash_attn_rocm
 from flash_attn_rocm import ops, reference
 from flash_attn_rocm.backends import choice_for
+from flash_attn_rocm.limits import NAMED_DTYPES
 from flash_attn_rocm.verification import features, gradients, profile
 from flash_attn_rocm.verification.cases import Case
 
@@ -53,7 +54,7 @@ def _shaped(shape: tuple[int, ...], dtype: torch.dtype, layout: str) -> torch.Te
 def make_inputs(case: Case, device: torch.device) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """q, k and v of a case; the same numbers in every run."""
     torch.manual_seed(0)
-    dtype = features.TORCH_DTYPES[case.dtype]
+    dtype = NAMED_DTYPES[case.dtype]
     if case.layout == "packed":
         packed = torch.randn(case.batch, case.seqlen_q, 3, case.heads, case.head_dim).to(dtype).to(device)
         return packed[:, :, 0], packed[:, :, 1], packed[:, :, 2]
