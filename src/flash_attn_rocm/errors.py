@@ -33,14 +33,19 @@ class ArchTableError(FlashAttnRocmError, ValueError):
 
 
 class UnsupportedGpuError(FlashAttnRocmError, ValueError):
-    """A GPU this package has no table for; `asked_by` is the variable or option that named it, if one did."""
+    """A GPU that has no table: `asked_by` a variable or an option, else the machine's, of which `note` tells."""
 
-    def __init__(self, gfx: str, supported: tuple[str, ...], asked_by: str = "") -> None:
+    def __init__(self, gfx: str, supported: tuple[str, ...], asked_by: str = "", note: str = "") -> None:
         self.gfx = gfx
         self.supported = supported
-        self.fix = "Set FLASH_ATTN_ROCM_BACKEND=sdpa to run on torch's own attention."
+        self.fix = (
+            f"Give {asked_by} one of these, or leave it out."
+            if asked_by
+            else "Set FLASH_ATTN_ROCM_BACKEND=sdpa to run on torch's own attention."
+        )
+        before = asked_by or note
         super().__init__(
-            f"{asked_by and asked_by + ': '}GPU {gfx!r} is not supported; supported: {', '.join(supported)}. {self.fix}"
+            f"{before and before + ': '}GPU {gfx!r} is not supported; supported: {', '.join(supported)}. {self.fix}"
         )
 
 

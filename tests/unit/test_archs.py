@@ -35,6 +35,10 @@ def test_feature_suffixes_are_ignored() -> None:
 def test_an_unknown_gpu_lists_the_supported_ones() -> None:
     with pytest.raises(UnsupportedGpuError, match=r"'gfx1' is not supported; supported: .*gfx1201"):
         load_arch("gfx1")
+    with pytest.raises(
+        UnsupportedGpuError, match=r"^--emulate: GPU 'gfx1' .* Give --emulate one of these, or leave it"
+    ):
+        load_arch("gfx1", "--emulate")  # where torch's own attention is of no help
 
 
 @pytest.mark.parametrize(

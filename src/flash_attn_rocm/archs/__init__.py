@@ -110,12 +110,13 @@ def default_archs() -> dict[str, Arch]:
     return {gfx: arch for gfx, arch in load_archs().items() if arch.default_build}
 
 
-def load_arch(gfx: str, asked_by: str = "") -> Arch:
+def load_arch(gfx: str, asked_by: str = "", note: str = "") -> Arch:
     """One GPU by its gfx name; feature suffixes such as `:sramecc+` are ignored.
 
     Args:
         gfx: name as the HIP runtime gives it; gfx names are lower case.
         asked_by: the variable or option that named it, for the error.
+        note: what the error should add about the machine's GPUs.
 
     Raises:
         UnsupportedGpuError: no table for that GPU.
@@ -123,5 +124,5 @@ def load_arch(gfx: str, asked_by: str = "") -> Arch:
     name = gfx.split(":", 1)[0]
     archs = load_archs()
     if name not in archs:
-        raise UnsupportedGpuError(name, tuple(archs), asked_by)
+        raise UnsupportedGpuError(name, tuple(archs), asked_by, note)
     return archs[name]

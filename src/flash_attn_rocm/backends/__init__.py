@@ -93,7 +93,7 @@ def _choose_for_gpu(
             f"but the tensors are on a real GPU ({gfx}). Move them to the CPU or unset FLASH_ATTN_ROCM_EMULATE"
         )
     override, rules = asked
-    arch = load_arch(gfx, note)
+    arch = load_arch(gfx, note=note)
     if override:  # not sdpa: that needs no GPU
         return _require_kernels(arch.gfx, f"FLASH_ATTN_ROCM_BACKEND={override}", installed, note)
     rule = rules(arch.gfx, "forward")
