@@ -14,6 +14,8 @@ _MATRIX_SHAPES: dict[str, tuple[tuple[int, int, int], ...]] = {
     "mfma": ((16, 16, 16), (16, 16, 32), (32, 32, 8), (32, 32, 16)),
 }
 _MAX_HDIM = 256
+# 16-bit elements that CK's buffer loads take at once, 16 bytes at most (ck_tile/core/arch/amd_buffer_addressing.hpp).
+_LOADS = (1, 2, 4, 8)
 # Head dims for which CK's shape knows a tile length (ceil_to_qualified_tile_length).
 _ODD_HDIMS = (48, 96, 160, 192)
 
@@ -24,7 +26,7 @@ def why_illegal(arch: Arch, variant: Variant, tile: Tile | BwdTile) -> str | Non
         return why_bwd_illegal(arch, variant, tile)
     if variant.deterministic:
         return "only backward kernels differ by determinism"
-    return _check_tile(arch, tile) or _check_features(variant, tile)
+    return _check_tile(arch, tile) or _check_features(variant, tile) or _check_loads(arch, variant, tile)
 
 
 def _check_tile(arch: Arch, tile: Tile) -> str | None:
@@ -79,4 +81,17 @@ def _check_features(variant: Variant, tile: Tile) -> str | None:
         return f"the {tile.pipeline} pipeline loads 8 elements at a time: only forward kernels whose head dim is exact"
     if variant.softcap and variant.bias != "none":
         return "CK's pipeline has no softcap together with a bias"
+    return None
+
+
+def _check_loads(arch: Arch, variant: Variant, tile: Tile) -> str | None:
+    """V's rows are cut into loads of what a lane holds of a step, or of half of that (GetAlignmentV of CK's policy)."""
+    if tile.pipeline != "registers" or variant.padding == "full":  # element by element
+        return None
+    _, _, _, n1, k1, _ = tile.block
+    per_lane = n1 * k1 // (tile.wave_count * arch.wave_size)
+    longest = min(per_lane, _LOADS[-1])
+    load = longest if per_lane >= 2 * longest else per_lane // 2
+    if load not in _LOADS:
+        return f"a lane would load {load} elements of V at once; CK has loads of {_LOADS}: change the waves"
     return None

@@ -56,6 +56,26 @@ def test_illegal_features(variant: Variant, reason: str) -> None:
     assert reason in (why_illegal(GFX1201, variant, D64) or "")
 
 
+# What clang says of these tiles: "static assertion failed" in amd_buffer_load_impl<unsigned short, 6>, and nothing of
+# those that are legal here.
+@pytest.mark.parametrize(
+    ("gfx", "rows", "waves", "legal"),
+    [
+        ("gfx1201", 64, 4, False),
+        ("gfx1201", 32, 2, True),
+        ("gfx1100", 64, 4, False),
+        ("gfx942", 32, 2, False),
+        ("gfx942", 16, 1, True),
+    ],
+)
+def test_loads_of_96_columns(gfx: str, rows: int, waves: int, legal: bool) -> None:
+    tile = Tile((rows, 16, 32, 96, 16, 96), (waves, 1, 1), (16, 16, 16))
+    variant = replace(PLAIN, op="fmha_fwd_splitkv", hdim=96, mode="group", padding="seqlen", page=16)
+    reason = why_illegal(load_arch(gfx), variant, tile)
+    assert reason is None if legal else "load 6 elements of V at once" in (reason or "")
+    assert why_illegal(load_arch(gfx), replace(variant, padding="full"), tile) is None  # reads one at a time
+
+
 def test_the_async_pipeline_needs_exact_head_dims() -> None:
     tile = replace(D64, matrix=(32, 32, 16), block=(128, 64, 32, 64, 32, 64), pipeline="async")
     assert why_illegal(load_arch("gfx942"), replace(PLAIN, padding="seqlen"), tile) is None
