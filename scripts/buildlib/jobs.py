@@ -12,25 +12,30 @@ from ck.plan import KernelSpec, Unit
 _BASE_MIB = 750
 _BWD_BASE_MIB = 1050  # backward: 3 kernels in one file peak at 1.16 GB, 2 at 1.14
 _KERNEL_MIB = 35
-# Measured: d64 39 CPU-s for 6 kernels, d128 36 for 4, d128 with padded head dim 33 for 2, d32 26 for 3.
-_BASE_CPU_S = 15.0
-_PADDED_HDIM_FACTOR = 1.6
-_BWD_CPU_S = 16.0  # d128 backward: 51 CPU-s for 2 in one file, 55 for 3
+# Measured on the 826 kernels of the profile full for gfx1201, 5,954 CPU-s: 15 forward kernels in one file take 55
+# (d32) to 81 CPU-s (d256), 9 of split-KV 40 to 61, 4 of backward 47 to 54.
+_BASE_CPU_S = 17.0
+_PADDED_HDIM_FACTOR = 1.3
+_BWD_BASE_CPU_S = 34.0
+_BWD_CPU_S = 4.5
 _PLAIN_CPU_S = 0.5  # kernels of our own, without CK's headers: 2.2 CPU-s for 5
 # Left to everything else on the machine.
 _RESERVE_MIB = 512
 
 
+def _is_backward(unit: Unit) -> bool:
+    return any(spec.variant.op == "fmha_bwd" for spec in unit.specs)
+
+
 def estimate_peak_mib(unit: Unit) -> int:
     """Memory one compile needs: the headers' (backward: more) and 35 MiB for each kernel."""
-    backward = any(spec.variant.op == "fmha_bwd" for spec in unit.specs)
-    return (_BWD_BASE_MIB if backward else _BASE_MIB) + _KERNEL_MIB * len(unit.specs)
+    return (_BWD_BASE_MIB if _is_backward(unit) else _BASE_MIB) + _KERNEL_MIB * len(unit.specs)
 
 
 def _kernel_cpu_s(spec: KernelSpec) -> float:
     if spec.variant.op == "fmha_bwd":
         return _BWD_CPU_S
-    seconds = 3.0 + spec.variant.hdim / 40
+    seconds = 2.4 + spec.variant.hdim / 160
     return seconds * (_PADDED_HDIM_FACTOR if spec.variant.padding == "full" else 1.0)
 
 
@@ -38,7 +43,8 @@ def estimate_cpu_s(unit: Unit) -> float:
     """CPU seconds one compile takes: the headers once, then each kernel by head dim and padding."""
     if all(spec.tile is None for spec in unit.specs):
         return _PLAIN_CPU_S * len(unit.specs)
-    return _BASE_CPU_S + sum(_kernel_cpu_s(spec) for spec in unit.specs)
+    base = _BWD_BASE_CPU_S if _is_backward(unit) else _BASE_CPU_S
+    return base + sum(_kernel_cpu_s(spec) for spec in unit.specs)
 
 
 def available_cpus() -> int:
