@@ -7,6 +7,8 @@ from ck.variants import Variant
 from flash_attn_rocm.archs import Arch
 
 BYTES_PER_ELEMENT = 2
+_PACK = 8  # elements that a lane moves at once
+_WIDE_COLUMNS = 64  # columns of the head dim that 8 lanes bring to LDS at once
 _MATRIX_EDGE = 16  # the policy moves P and dS in tiles of this edge
 MAX_BLOCK_THREADS = 1024
 
@@ -34,18 +36,25 @@ def _check_waves(arch: Arch, tile: BwdTile) -> str | None:
     ):
         if size % (_MATRIX_EDGE * waves):
             return f"{what} {size} is not a multiple of {waves} waves of {_MATRIX_EDGE}"
+    lanes = tile.wave_count * arch.wave_size
+    if tile.pipeline == "wide" and (hdim % _WIDE_COLUMNS or queries * _PACK % lanes):
+        return f"{lanes} lanes cannot bring {queries} rows of d{hdim} to LDS in whole parts"
     if keys % depth:
         return f"{keys} keys are not a multiple of the dQ unroll {depth}"
-    if tile.wave_count * arch.wave_size > MAX_BLOCK_THREADS:
+    if lanes > MAX_BLOCK_THREADS:
         return f"{tile.wave_count} waves of {arch.wave_size} lanes exceed {MAX_BLOCK_THREADS} threads"
     return None
 
 
 def _check_memory(arch: Arch, tile: BwdTile) -> str | None:
     queries, keys, _, hdim = tile.block
-    # K twice before the loop; Q and dO twice each, dS and the exchange of P in it.
-    loop = 4 * queries * hdim + 2 * queries * keys
-    lds_bytes = max(2 * keys * hdim, loop) * BYTES_PER_ELEMENT
+    if tile.pipeline == "wide":
+        # Q, dO and dS, and the exchanges of P and dS, each with 16 bytes more a row.
+        rows = 2 * queries * (hdim + _PACK) + queries * (keys + _PACK) + 2 * keys * (queries + _PACK)
+    else:
+        # K twice before the loop; Q and dO twice each, dS and the exchange of P in it.
+        rows = max(2 * keys * hdim, 4 * queries * hdim + 2 * queries * keys)
+    lds_bytes = rows * BYTES_PER_ELEMENT
     if lds_bytes > arch.lds_kib * 1024:
         return f"needs about {lds_bytes} bytes of LDS; {arch.gfx} gives a workgroup {arch.lds_kib} KiB"
     return None

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ck.errors import check_keys
+from ck.errors import TableError, check_keys
 from ck.table_rows import add_tile, check_served, read_ints
 from ck.variants import Variant
 
@@ -20,8 +20,11 @@ _ROW_KEYS: dict[str, type | tuple[type, ...]] = {
     "query_waves": list,
     "matrix": list,
     "prefetch": bool,
+    "pipeline": str,
     "why": str,
 }
+# "registers": CK's, where waves hold K and V in registers; "wide": ours (csrc/device/fmha_bwd_wide.hpp)
+BWD_PIPELINES = ("registers", "wide")
 
 
 @dataclass(frozen=True, order=True)
@@ -29,7 +32,7 @@ class BwdTile:
     """One workgroup's share: block is (query rows of a step, keys, dQ unroll, head dim).
 
     Waves lie along (queries, keys) in S = Q K^T and dP = dO V^T, (keys, head dim) in dV and dK, and (queries, head dim)
-    in dQ.
+    in dQ. The pipeline is one of BWD_PIPELINES.
     """
 
     block: tuple[int, int, int, int]
@@ -38,6 +41,7 @@ class BwdTile:
     query_waves: tuple[int, int]
     matrix: tuple[int, int, int]
     prefetch: bool
+    pipeline: str = "registers"
 
     @property
     def m(self) -> int:
@@ -82,10 +86,13 @@ def parse_bwd_tiles(rows: list[Any], path: Path) -> BwdTileTable:
     table: BwdTileTable = {}
     for index, row in enumerate(rows, start=1):
         where = f"[[bwd_tiles]] row {index}"
-        checked: dict[str, Any] = check_keys(row, _ROW_KEYS, path, where)
+        checked: dict[str, Any] = check_keys(row, _ROW_KEYS, path, where, optional=("pipeline",))
         check_served(checked, where, path)
         m, n, depth, hdim = read_ints(checked, "block", 4, where, path)
         x, y, z = read_ints(checked, "matrix", 3, where, path)
+        pipeline = checked.get("pipeline", BWD_PIPELINES[0])
+        if pipeline not in BWD_PIPELINES:
+            raise TableError(path, f"{where}: pipeline is {pipeline!r}; allowed: {list(BWD_PIPELINES)}")
         tile = BwdTile(
             (m, n, depth, hdim),
             _pair(checked, "score_waves", where, path),
@@ -93,6 +100,7 @@ def parse_bwd_tiles(rows: list[Any], path: Path) -> BwdTileTable:
             _pair(checked, "query_waves", where, path),
             (x, y, z),
             checked["prefetch"],
+            pipeline,
         )
         served = ((dtype, checked["hdim"], padding) for dtype in checked["dtypes"] for padding in checked["paddings"])
         add_tile(table, tile, served, where, path)

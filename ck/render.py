@@ -32,8 +32,9 @@ _PLAIN_TYPE = {
 
 
 def _header(spec: KernelSpec) -> str:
-    pipeline = spec.tile.pipeline if isinstance(spec.tile, Tile) else "registers"
-    return f"fmha_fwd_{pipeline}.hpp" if pipeline != "registers" else _HEADER[spec.variant.op]
+    if spec.tile is None or spec.tile.pipeline == "registers":
+        return _HEADER[spec.variant.op]
+    return f"{spec.variant.op}_{spec.tile.pipeline}.hpp"
 
 
 def _sequence(values: Iterable[int]) -> str:
@@ -45,8 +46,9 @@ def render_shape(tile: Tile | BwdTile) -> str:
     if isinstance(tile, BwdTile):
         waves = (_sequence((*pair, 1)) for pair in (tile.score_waves, tile.key_waves, tile.query_waves))
         m, n, depth, hdim = tile.block
+        template = "BwdShape" if tile.pipeline == "registers" else "BwdWideShape"
         return (
-            f"using {_shape_name(tile)} = flash_attn_rocm::BwdShape<{m}, {n}, {hdim}, {depth},\n"
+            f"using {_shape_name(tile)} = flash_attn_rocm::{template}<{m}, {n}, {hdim}, {depth},\n"
             f"    {', '.join(waves)}, {_sequence(tile.matrix)}>::Shape;\n"
         )
     gemm = f"{_sequence(tile.waves)}, {_sequence(tile.matrix)}"
@@ -66,9 +68,10 @@ def _kernel_type(spec: KernelSpec, index: int) -> str:
         return f"using Kernel{index} = flash_attn_rocm::{_PLAIN_TYPE[v.op]}<{_PLAIN_ELEMENT[v.dtype]}>;\n"
     features = {"mask": v.mask, "softcap": v.softcap, "alibi": v.bias == "alibi"}
     if isinstance(spec.tile, BwdTile):
-        wrapper = "FmhaBwd"
+        in_registers = spec.tile.pipeline == "registers"
+        wrapper = "FmhaBwd" if in_registers else "FmhaBwdWide"
         flags = {
-            "prefetch": spec.tile.prefetch,
+            **({"prefetch": spec.tile.prefetch} if in_registers else {}),
             "pad hdim": v.padding == "full",
             "mask": v.mask,
             "group": v.mode == "group",

@@ -27,6 +27,8 @@ ROW = {
     "why": "a test",
 }
 TILE = BwdTile((32, 64, 32, 64), (2, 4), (2, 4), (2, 4), (16, 16, 16), True)
+WIDE = BwdTile((32, 64, 16, 256), (2, 4), (2, 4), (1, 8), (16, 16, 16), False, "wide")
+WIDER = BwdTile((32, 128, 16, 256), (2, 8), (2, 8), (1, 16), (16, 16, 16), False, "wide")
 VARIANT = Variant("fmha_bwd", 64, "bf16", "batch", False, "none", False, False, "seqlen")
 
 
@@ -42,6 +44,7 @@ def test_a_row_becomes_a_tile() -> None:
         ([{**ROW, "block": [32, 64, 32]}], "block is .* expected 4 positive integers"),
         ([{**ROW, "paddings": ["none", "other"]}], "paddings is"),
         ([{**ROW, "colour": "red"}], "unknown keys"),
+        ([{**ROW, "pipeline": "async"}], "pipeline is 'async'; allowed: .*wide"),
     ],
 )
 def test_malformed_rows_are_rejected(rows: list[dict[str, object]], message: str) -> None:
@@ -61,6 +64,10 @@ def test_malformed_rows_are_rejected(rows: list[dict[str, object]], message: str
         (TILE, replace(VARIANT, hdim=128), "the kernel is for 128"),
         (TILE, replace(VARIANT, softcap=True), "no softcap"),
         (TILE, replace(VARIANT, padding="none"), "any length"),
+        (WIDE, replace(VARIANT, hdim=256), None),
+        (replace(WIDE, pipeline="registers"), replace(VARIANT, hdim=256), "bytes of LDS"),
+        (replace(WIDE, block=(64, 64, 16, 256)), replace(VARIANT, hdim=256), "bytes of LDS"),
+        (WIDER, replace(VARIANT, hdim=256), "512 lanes cannot bring 32 rows of d256"),
     ],
 )
 def test_rules_say_why_a_kernel_cannot_be(tile: BwdTile, variant: Variant, message: str | None) -> None:

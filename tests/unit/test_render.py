@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import ck.render
+from ck.bwd_tiling import BwdTile
 from ck.plan import KernelSpec, Unit, plan_units
 from ck.render import render_launcher, render_unit
 from ck.tiling import Tile
@@ -104,3 +105,17 @@ def test_the_async_pipeline_has_a_wrapper_of_its_own() -> None:
     text = render_unit(Unit("u", "gfx942", (KernelSpec("gfx942", variant, tile),)))
     assert '#include "fmha_fwd_async.hpp"' in text
     assert "FmhaFwdAsync<ck_tile::bf16_t, ShapeM64N64W4,\n    /*pad seqlen=*/true, /*group=*/false" in text
+
+
+def test_the_wide_backward_has_a_wrapper_of_its_own() -> None:
+    """Its flags follow its template; it never prefetches."""
+    tile = BwdTile((32, 64, 16, 256), (2, 4), (2, 4), (1, 8), (16, 16, 16), False, "wide")
+    variant = replace(PLAIN, op="fmha_bwd", hdim=256, padding="full", dropout=True)
+    text = render_unit(Unit("u", "gfx1201", (KernelSpec("gfx1201", variant, tile),)))
+    header = (DEVICE / "fmha_bwd_wide.hpp").read_text()
+    parameters = re.findall(r"bool k(\w+)_[,>]", header.partition("// As FmhaBwd,")[2].partition("struct")[0])
+    words = re.findall(r"/\*([a-z ]+)=\*/(true|false)", text)
+    assert [name.replace(" ", "") for name, _ in words] == [name.lower() for name in parameters]
+    assert {name for name, value in words if value == "true"} == {"pad hdim", "dropout"}
+    assert '#include "fmha_bwd_wide.hpp"' in text
+    assert "flash_attn_rocm::BwdWideShape<32, 64, 256, 16," in text
