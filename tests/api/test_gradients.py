@@ -30,7 +30,7 @@ def gradients(tensors: list[Tensor], dout: Tensor, **options: object) -> tuple[T
     return torch.autograd.grad(flash_attn_func(*tensors, **options), tensors, dout)
 
 
-@pytest.mark.parametrize("hdim", [64, 100], ids=["exact", "not a multiple of 8"])
+@pytest.mark.parametrize("hdim", [64, 100, 150, 256], ids=["exact", "not a multiple of 8", "wide", "widest"])
 @pytest.mark.parametrize("causal", [False, True], ids=["full", "causal"])
 def test_autograd_runs_the_backward_kernels(kernel_device: str, causal: bool, hdim: int) -> None:
     tensors, dout = inputs(kernel_device, hdim)

@@ -77,6 +77,18 @@ def test_smaller_head_dims(kernel_device: str, hdim: int, mask: Features) -> Non
     run_batch(kernel_device, make(1, (70, 90), (2, 2), hdim, torch.bfloat16), mask)
 
 
+@pytest.mark.parametrize("hdim", [136, 160, 192, 200, 256])
+@pytest.mark.parametrize("mask", MASKS.values(), ids=MASKS)
+def test_wide_head_dims(kernel_device: str, hdim: int, mask: Features) -> None:
+    """By a pipeline of our own; 7 rows of the third step of queries and 26 keys of the second tile are in use."""
+    run_batch(kernel_device, make(1, (71, 90), (4, 2), hdim, torch.bfloat16), mask)
+
+
+@pytest.mark.parametrize("lengths", [(64, 128), (1, 77), (130, 65)], ids=str)
+def test_lengths_with_wide_head_dims(kernel_device: str, lengths: tuple[int, int]) -> None:
+    run_batch(kernel_device, make(2, lengths, (2, 1), 256, torch.bfloat16), Features(causal=True))
+
+
 @pytest.mark.parametrize("heads", [(3, 3), (4, 1), (6, 2)], ids=["alike", "one key head", "grouped"])
 def test_heads(kernel_device: str, heads: tuple[int, int]) -> None:
     """dk and dv of the query heads that share a key head are summed."""
@@ -99,9 +111,10 @@ def test_dropout(kernel_device: str, mask: Features, hdim: int) -> None:
     run_batch(kernel_device, make(2, (70, 90), (4, 2), hdim, torch.bfloat16), features)
 
 
-def test_deterministic(kernel_device: str) -> None:
+@pytest.mark.parametrize("hdim", [64, 192])
+def test_deterministic(kernel_device: str, hdim: int) -> None:
     """Two runs give the same bits."""
-    tensors = make(2, (70, 200), (4, 2), 64, torch.bfloat16)
+    tensors = make(2, (70, 200), (4, 2), hdim, torch.bfloat16)
     first = run_batch(kernel_device, tensors, Features(), deterministic=True)
     second = run_batch(kernel_device, tensors, Features(), deterministic=True)
     for one, other in zip(first, second, strict=True):

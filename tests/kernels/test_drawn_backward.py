@@ -24,6 +24,7 @@ MASKS = st.one_of(
     st.builds(lambda left, right: Features(window=(left, right)), st.integers(-1, 60), st.integers(-1, 60)),
 )
 HDIMS = st.one_of(st.sampled_from([64, 128]), st.integers(1, 16).map(lambda eighth: 8 * eighth))
+WIDE_HDIMS = st.one_of(st.sampled_from([136, 160, 192, 200, 256]), st.integers(17, 32).map(lambda eighth: 8 * eighth))
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,10 @@ class Call:
 def batch_calls(draw: st.DrawFn) -> Call:
     """Calls that a kernel of the profile ci covers."""
     mask, hdim = draw(MASKS), draw(HDIMS)
-    kind = draw(st.sampled_from(["plain", "plain", "dropout", "alibi and dropout", "deterministic"]))
+    kind = draw(st.sampled_from(["plain", "plain", "wide", "wide", "dropout", "alibi and dropout", "deterministic"]))
+    if kind == "wide":
+        wide = draw(WIDE_HDIMS)
+        return Call(mask, wide, torch.bfloat16, 0.0, alibi=False, deterministic=wide <= 192 and draw(st.booleans()))
     if kind == "alibi and dropout":
         return Call(mask, 64, torch.bfloat16, 0.3, alibi=True, deterministic=False)
     if kind == "deterministic":
@@ -146,7 +150,7 @@ def _any_varlen(kernel_device: str, call: Call, lengths: list[tuple[int, int]]) 
 # The fixture only sets environment variables, so sharing it between examples is right.
 _SETTINGS = settings(deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
 
-test_batch = settings(_SETTINGS, max_examples=25)(given(**BATCH)(_batch))
+test_batch = settings(_SETTINGS, max_examples=35)(given(**BATCH)(_batch))
 test_varlen = settings(_SETTINGS, max_examples=25)(given(**VARLEN)(_varlen))
 ANY_BATCH = {**BATCH, "call": ANY_CALL}
 ANY_VARLEN = {**VARLEN, "call": ANY_CALL}
