@@ -25,9 +25,7 @@ STAGES = ("toolchain", "ck", "kernels", "channel", "packages", "install", "verif
 def parse(arguments: list[str]) -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument(
-        "--arch", help="GPUs to build for, as in GPU_ARCHS; all, native (default: one of each family at least)"
-    )
+    parser.add_argument("--arch", help="GPUs to build for, as in GPU_ARCHS; all, native (default: all)")
     parser.add_argument(
         "--profile",
         choices=tuple(load_variants().profiles),

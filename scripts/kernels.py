@@ -40,9 +40,7 @@ def parse_options(arguments: list[str]) -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--profile", default=DEFAULT_PROFILE, help="row set of ck/variants.toml (default: %(default)s)")
-    parser.add_argument(
-        "--arch", help="GPUs, separated by ';' or ',' or all (default: GPU_ARCHS, else some of each family)"
-    )
+    parser.add_argument("--arch", help="GPUs, separated by ';' or ',' or native (default: GPU_ARCHS, else all)")
     parser.add_argument("--hdim", help="head dims (default: OPT_DIM, else all of the profile)")
     parser.add_argument("--jobs", help="most compiles at once (default: MAX_JOBS, else by cores and memory)")
     parser.add_argument("--out", type=Path, default=DEFAULT_OUT, help="where to (default: build/kernels)")

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from flash_attn_rocm.archs import Arch, default_archs, load_archs
+from flash_attn_rocm.archs import Arch, load_archs
 from flash_attn_rocm.gpu_identity import KFD_NODES, driver_gpus
 from scripts.buildlib.errors import BadRequestError
 
@@ -18,9 +18,9 @@ def split_list(text: str) -> list[str]:
 
 
 def choose_archs(option: str | None, env: Mapping[str, str] = os.environ, nodes: Path = KFD_NODES) -> tuple[Arch, ...]:
-    """The GPUs to build for: the option, else GPU_ARCHS, else the default ones.
+    """The GPUs to build for: the option, else GPU_ARCHS, else every known one.
 
-    `native` means this machine's, `all` every known one.
+    `native` means this machine's, `all` every known one too.
 
     Raises:
         BadRequestError: an unknown GPU, or `native` without an AMD GPU.
@@ -37,7 +37,7 @@ def choose_archs(option: str | None, env: Mapping[str, str] = os.environ, nodes:
     for name in names:
         if name not in known:
             raise BadRequestError("GPU_ARCHS", name, ["native", "all", *known], "Separate several with ';' or ','.")
-    return tuple(known[name] for name in dict.fromkeys(names or default_archs()))
+    return tuple(known[name] for name in dict.fromkeys(names or known))
 
 
 def choose_hdims(option: str | None, env: Mapping[str, str] = os.environ) -> tuple[int, ...] | None:

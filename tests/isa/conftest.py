@@ -12,14 +12,14 @@ from typing import Any
 
 import pytest
 
-from flash_attn_rocm.archs import default_archs
+from flash_attn_rocm.archs import load_archs
 from tests.conftest import BUILD_FIRST, ENVIRONMENT, ROOT
 from tests.isa.hip_runtime import Hip
 
 GFX = "gfx1201"
 RDNA = (GFX, "gfx1100", "gfx1151", "gfx1153")  # GPUs that run the kernels of tests/isa/kernels/rdna
-# What the emulated runtime of these tests shows, in this order.
-DEVICES = (*RDNA, "gfx90a", "gfx942", "gfx950")
+# What the emulated runtime of these tests shows, in this order: every GPU.
+DEVICES = (*RDNA, *sorted(load_archs().keys() - set(RDNA)))
 
 
 @cache
@@ -91,11 +91,11 @@ def ck_manifest() -> tuple[Path, dict[str, Any]]:
     return directory, json.loads((directory / "kernels.json").read_text())
 
 
-@pytest.fixture(params=sorted(default_archs().keys() & set(DEVICES) - {GFX}))
+@pytest.fixture(params=DEVICES[1:])
 def other_manifest(
     request: pytest.FixtureRequest, hip: Hip, ck_manifest: tuple[Path, dict[str, Any]]
 ) -> Iterator[tuple[Path, dict[str, Any]]]:
-    """Directory and contents of the kernels.json of each other GPU of the default build, which is current meanwhile."""
+    """Directory and contents of the kernels.json of each other GPU, which is current meanwhile."""
     directory = ck_manifest[0].with_name(request.param)
     if not (directory / "kernels.json").exists():
         pytest.fail(f"no kernels in {directory}; {BUILD_FIRST}")

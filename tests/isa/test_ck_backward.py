@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from ck.variants import load_variants
-from flash_attn_rocm.archs import default_archs
+from flash_attn_rocm.archs import load_archs
 from tests.isa.attention import Case, from_bits
 from tests.isa.attention_backward import Gradients, fill_arguments, run_backward
 from tests.isa.conftest import GFX
@@ -19,10 +19,10 @@ from tests.isa.hip_runtime import Hip
 CASES = [Case(64, 128), Case(100, 77, heads=4, heads_k=2, batch=2), Case(1, 130), Case(65, 1, heads=3, heads_k=1)]
 WINDOWS = [(-1, 0), (20, 0), (7, 13)]
 EPSILON = {"fp16": 2.0**-11, "bf16": 2.0**-8}
-# Further GPUs of the default build that get backward kernels.
+# Further GPUs that get backward kernels in the default build.
 TRAINED = [
     gfx
-    for gfx in default_archs()
+    for gfx in load_archs()
     if gfx != GFX and any(variant.op == "fmha_bwd" for variant in load_variants().of_profile("ci", gfx))
 ]
 

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from flash_attn_rocm.archs import load_archs
+
 
 def _run(*command: str | Path) -> subprocess.CompletedProcess[str]:
     """Without any variable of this environment, like `env -i`."""
@@ -43,6 +45,21 @@ def test_installed_packages_are_those_in_dist(environment: Path, dist: dict[str,
         record = json.loads(path.read_text(encoding="utf-8"))
         installed[record["name"]] = record["fn"]
     assert installed == {name: path.name for name, path in dist.items()}
+
+
+def test_kernels_of_every_gpu_lie_side_by_side(environment: Path) -> None:
+    found = {path.parent.name for path in (environment / "share" / "flash_attn_rocm").glob("*/kernels.json")}
+    assert found == set(load_archs())
+
+
+@pytest.mark.parametrize("gfx", load_archs())
+def test_every_kernel_of_a_gpu_was_verified(environment: Path, gfx: str) -> None:
+    """By the build, in this environment: one call at least for each, backward too where that is the default."""
+    report = json.loads((environment.parent / "verify" / f"{gfx}-emulated.json").read_text(encoding="utf-8"))
+    assert (report["backend"], report["gfx"], report["passed"]) == ("ck", gfx, True)
+    assert report["kernels_not_executed"] == []
+    directions = {"backward" if case["case"]["backward"] else "forward" for case in report["cases"]}
+    assert directions >= ({"forward", "backward"} if load_archs()[gfx].backward_backend == "ck" else {"forward"})
 
 
 def test_no_compiler_is_installed(environment: Path) -> None:

@@ -46,7 +46,7 @@ def test_an_unknown_gpu_lists_the_supported_ones() -> None:
     [
         (("wave_size = 32", 'wave_size = "32"'), "wave_size is '32'; expected int"),
         (("wave_size = 32", "wave_size = true"), "wave_size is True; expected int"),
-        (("default_build = true", "default_build = 1"), "default_build is 1; expected bool"),
+        (("head_grouping = true", "head_grouping = 1"), "head_grouping is 1; expected bool"),
         (("wave_size = 32", "waves = 32"), "unknown keys \\['waves'\\]"),
         (("lds_kib = 64", "# lds_kib"), "missing keys \\['lds_kib'\\]"),
         (('forward = "ck"', 'forward = "triton"'), "backend.forward is 'triton'"),

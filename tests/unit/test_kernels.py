@@ -13,7 +13,7 @@ from flash_attn_rocm.archs import load_arch
 from scripts import kernels as command
 from scripts.buildlib.errors import BuildError, CompileError
 from scripts.buildlib.reproducible import check_reproducible, smallest_unit
-from tests.unit.conftest import Workshop
+from tests.unit.conftest import PROFILE, Workshop
 from tests.unit.fake_toolchain import write_script
 
 
@@ -82,6 +82,9 @@ def test_repaired_input_builds_after_a_failure(workshop: Workshop) -> None:
     assert len(workshop.build(hdims=(64,)).compiled) == 2
 
 
+CHOSEN = ("--profile", PROFILE, "--arch", "gfx1201")
+
+
 def run_command(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
     code = command.main(list(arguments))
     captured = capsys.readouterr()
@@ -112,14 +115,14 @@ def test_dry_run_prints_units_with_cost_and_compiles_nothing(
     chosen = ("--profile", "smoke", "--arch", "gfx1201")
     code, out, _ = run_command(capsys, "--dry-run", *chosen, "--jobs", "1", "--out", str(tmp_path / "out"))
     assert code == 0
-    for text in ("fmha_fwd_gfx1201_bf16_d128", "CPU-s", "MiB", "24", "1 compiles at once, limited by MAX_JOBS"):
+    for text in ("fmha_fwd_gfx1201_bf16_d128", "CPU-s", "MiB", "16", "1 compiles at once, limited by MAX_JOBS"):
         assert text in out
     assert not (tmp_path / "out").exists()
 
 
 def test_report_lists_every_kernel_with_its_registers(capsys: pytest.CaptureFixture[str], workshop: Workshop) -> None:
     workshop.build()
-    code, out, _ = run_command(capsys, "--report", "--arch", "gfx1201", "--out", str(workshop.root / "out"))
+    code, out, _ = run_command(capsys, "--report", *CHOSEN, "--out", str(workshop.root / "out"))
     assert code == 0
     assert out.count("fmha_fwd_gfx1201_") == 24
     assert "146" in out
@@ -132,18 +135,18 @@ def test_sizes_are_installed_and_packed_as_a_whole(capsys: pytest.CaptureFixture
     noise = random.Random(0).randbytes(3_000_000)  # does not compress, but twice the same is once
     for name in ("fmha_fwd_gfx1201_bf16_d64.co", "fmha_fwd_gfx1201_fp16_d64.co"):
         (directory / name).write_bytes(noise)
-    code, out, _ = run_command(capsys, "--sizes", "--arch", "gfx1201", "--out", str(workshop.root / "out"))
+    code, out, _ = run_command(capsys, "--sizes", *CHOSEN, "--out", str(workshop.root / "out"))
     assert code == 0
     (row,) = [line for line in out.splitlines() if "gfx1201" in line]
     gpu, profile, kernels, objects, installed, download = row.strip("│ ").replace("│", " ").split()
-    assert (gpu, profile, kernels, objects) == ("gfx1201", "smoke", "24", "4")
+    assert (gpu, profile, kernels, objects) == ("gfx1201", PROFILE, "24", "4")
     assert 6.0 <= float(installed) < 6.2
     assert 3.0 <= float(download) < 3.1
 
 
 def test_a_compiler_that_writes_paths_into_its_output_is_found_out(workshop: Workshop) -> None:
     arch = load_arch("gfx1201")
-    unit = smallest_unit(plan_units(arch, "smoke"))
+    unit = smallest_unit(plan_units(arch, PROFILE))
     assert len(unit.specs) == 1
     assert len(check_reproducible(arch, unit, workshop.toolchain, workshop.ck)) == 64
     assert workshop.compiles() == 2
@@ -173,7 +176,7 @@ def test_a_report_names_an_objdump_that_fails(
     if program:
         write_script(tool, program)
     monkeypatch.setenv("FLASH_ATTN_ROCM_LLVM_OBJDUMP", str(tool))
-    code, out, err = run_command(capsys, "--report", "--arch", "gfx1201", "--out", str(workshop.root / "out"))
+    code, out, err = run_command(capsys, "--report", *CHOSEN, "--out", str(workshop.root / "out"))
     assert (code, out) == (1, "")
     assert str(tool) in err
     assert why in err

@@ -10,7 +10,7 @@ import pytest
 from scripts import kernels as command
 from scripts.buildlib.errors import CompileError
 from scripts.buildlib.launcher import LauncherError, find_launcher
-from tests.unit.conftest import Workshop
+from tests.unit.conftest import PROFILE, Workshop
 from tests.unit.fake_toolchain import write_script
 
 
@@ -96,7 +96,7 @@ def test_who_compiles_nothing_needs_no_launcher(
     monkeypatch.delenv("FLASH_ATTN_ROCM_LLVM_OBJDUMP", raising=False)
     monkeypatch.setattr(command, "find_objdump", lambda: None)
     out = str(workshop.root / "out")
-    assert command.main([what, "--profile", "smoke", "--arch", "gfx1201", "--out", out]) == 0
+    assert command.main([what, "--profile", PROFILE, "--arch", "gfx1201", "--out", out]) == 0
     assert capsys.readouterr().out
 
 

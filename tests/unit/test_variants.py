@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 
 import pytest
 
 from ck.errors import RequestError, TableError
-from ck.variants import OPS, Variant, load_variants
+from ck.variants import OPS, PLAIN_OPS, Variant, load_variants
+from flash_attn_rocm.archs import load_archs
 
 ROW = """
 [[kernels]]
@@ -32,11 +34,33 @@ def load(tmp_path: Path, text: str):
     return load_variants(path)
 
 
-def test_smoke_is_two_head_dims_two_dtypes_plain_and_masked_with_three_paddings() -> None:
+def test_smoke_serves_any_length_and_head_dim_up_to_128_in_both_directions() -> None:
     smoke = load_variants().of_profile("smoke")
-    assert len(smoke) == 2 * 2 * 2 * 3
-    assert {v.hdim for v in smoke} == {64, 128}
-    assert {v.dtype for v in smoke} == {"fp16", "bf16"}
+    forward = {(v.hdim, v.dtype, v.padding) for v in smoke if v.op == "fmha_fwd"}
+    assert forward == set(itertools.product((64, 128), ("fp16", "bf16"), ("seqlen", "full")))
+    assert all(v.mask for v in smoke if v.op in ("fmha_fwd", "fmha_bwd"))  # which serve calls without a mask too
+    assert {(v.hdim, v.dtype, v.padding) for v in smoke if v.op == "fmha_bwd"} == {
+        (128, "fp16", "full"),
+        (128, "bf16", "full"),
+    }
+    around = {(v.op, v.dtype) for v in smoke if v.op in PLAIN_OPS}
+    assert around == set(itertools.product(("bwd_dot", "bwd_sum_keys", "bwd_sum_heads"), ("fp16", "bf16")))
+
+
+def test_the_default_build_holds_smoke_for_one_gpu_of_each_family() -> None:
+    table = load_variants()
+    gpus = {arch.family: [] for arch in load_archs().values()}
+    for gfx, arch in load_archs().items():
+        if set(table.of_profile("smoke", gfx)) <= set(table.of_profile("ci", gfx)):
+            gpus[arch.family].append(gfx)
+    assert gpus == {"gfx9": ["gfx942"], "gfx11": ["gfx1100"], "gfx12": ["gfx1201"]}
+
+
+def test_the_default_build_has_a_forward_kernel_for_every_gpu_and_a_backward_one_where_that_is_the_default() -> None:
+    for gfx, arch in load_archs().items():
+        ops = {variant.op for variant in load_variants().of_profile("ci", gfx)}
+        assert "fmha_fwd" in ops
+        assert arch.backward_backend != "ck" or {"fmha_bwd", "bwd_dot", "bwd_sum_keys", "bwd_sum_heads"} <= ops
 
 
 def test_inference_is_every_head_dim_without_dropout() -> None:
@@ -100,7 +124,12 @@ def test_rows_may_name_their_gpus(tmp_path: Path) -> None:
 
 
 def test_ci_compiles_little_for_the_second_gpu_of_a_family() -> None:
-    assert len(load_variants().of_profile("ci", "gfx1200")) == 2
+    table = load_variants()
+    assert {gfx: len(table.of_profile("ci", gfx)) for gfx in ("gfx1101", "gfx1200", "gfx950")} == {
+        "gfx1101": 1,
+        "gfx1200": 6,
+        "gfx950": 5,
+    }
 
 
 def test_unknown_profile_names_the_known_ones() -> None:

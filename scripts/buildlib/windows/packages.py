@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from flash_attn_rocm.archs import default_archs
+from flash_attn_rocm.archs import load_archs
 from scripts.buildlib import channel as local_channel
 from scripts.buildlib import packages as conda_packages
 from scripts.buildlib.conda_calls import index_channel
@@ -19,7 +19,7 @@ PLATFORM = "win-64"
 
 def render_windows_outputs(cache: Path) -> list[conda_packages.Output]:
     """The recipe's packages that are for Windows alone."""
-    choices = conda_packages.variant_choices(list(default_archs().values()), {"build_cache": str(cache)})
+    choices = conda_packages.variant_choices(list(load_archs().values()), {"build_cache": str(cache)})
     return [output for output in conda_packages.render_outputs(choices, PLATFORM) if output.subdir == PLATFORM]
 
 
@@ -32,7 +32,7 @@ def build_windows_packages(cache: Path, report: Callable[[str], None]) -> list[P
     os.environ.setdefault("RATTLER_CACHE_DIR", str(cache / "conda" / "rattler"))
     outputs = render_windows_outputs(cache)
     names = {spec.split()[0] for output in outputs for spec in output.requirements.get("build", ())}
-    plans = local_channel.plan_channel(names, find_toolchain([arch.gfx for arch in default_archs().values()]))
+    plans = local_channel.plan_channel(names, find_toolchain([arch.gfx for arch in load_archs().values()]))
     channel = local_channel.make_channel(plans, cache / "conda", report)
     work = ROOT / "build" / "windows"
     places = conda_packages.Places(work / "conda", work / "logs", DIST, cache / "conda" / "outputs")

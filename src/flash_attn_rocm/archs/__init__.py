@@ -29,7 +29,6 @@ _KEYS: dict[str, type] = {
     "matrix": str,
     "transposed_loads": bool,
     "bf16_rounding": int,
-    "default_build": bool,
     "backend": dict,
 }
 _BACKEND_KEYS: dict[str, type] = {"forward": str, "backward": str, "evidence": str}
@@ -56,7 +55,6 @@ class Arch:
     matrix: str
     transposed_loads: bool
     bf16_rounding: int
-    default_build: bool
     forward_backend: str
     backward_backend: str
     backend_evidence: str
@@ -103,11 +101,6 @@ def parse_arch(path: Path) -> Arch:
 def load_archs() -> dict[str, Arch]:
     """Every GPU in this package, by gfx name, in name order."""
     return {path.stem: parse_arch(path) for path in sorted(Path(__file__).parent.glob("gfx*.toml"))}
-
-
-def default_archs() -> dict[str, Arch]:
-    """The GPUs that are built for where none are named."""
-    return {gfx: arch for gfx, arch in load_archs().items() if arch.default_build}
 
 
 def load_arch(gfx: str, asked_by: str = "", note: str = "") -> Arch:
