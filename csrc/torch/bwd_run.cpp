@@ -138,9 +138,7 @@ Tensor input(const Tensor& tensor, std::int64_t seqlen, const char* name)
     {
         return aligned(readable(tensor, seqlen, name));
     }
-    Tensor apart = make_tensor_like(tensor); // torch may call the tensor contiguous, and then contiguous() is itself
-    torch::stable::copy_(apart, tensor);
-    return aligned(readable(apart, seqlen, name));
+    return aligned(readable(copy_of(tensor), seqlen, name)); // torch may call the tensor contiguous
 }
 
 // Inputs as the kernels can read them.
@@ -156,27 +154,21 @@ struct ReadableInputs
     }
 };
 
-Tensor zeros_or_empty(const Tensor& like, const Shape& shape, ScalarType dtype, bool zeros)
-{
-    return zeros ? torch::stable::new_zeros(like, shape, dtype) : torch::stable::new_empty(like, shape, dtype);
-}
-
 // float32: parts of dq, of every query head.
 Tensor make_dq_parts(const FwdRequest& forward, const BwdPlan& plan, const Tensor& q)
 {
-    const bool group  = forward.mode == Mode::group;
-    const Shape shape = group ? Shape{plan.splits, forward.heads_q, q.size(0), forward.hdim}
-                              : Shape{plan.splits, forward.batch, forward.heads_q, forward.seqlen_q, forward.hdim};
-    return zeros_or_empty(q, shape, ScalarType::Float, plan.zero_parts);
+    const auto make = plan.zero_parts ? make_zeros : make_tensor;
+    return forward.mode == Mode::group
+               ? make(q, {plan.splits, forward.heads_q, q.size(0), forward.hdim}, ScalarType::Float)
+               : make(q, {plan.splits, forward.batch, forward.heads_q, forward.seqlen_q, forward.hdim}, ScalarType::Float);
 }
 
 // dk or dv of every query head.
 Tensor make_key_parts(const FwdRequest& forward, const Tensor& k)
 {
-    const bool group  = forward.mode == Mode::group;
-    const Shape shape = group ? Shape{forward.heads_q, k.size(0), forward.hdim}
-                              : Shape{forward.batch, forward.heads_q, forward.seqlen_k, forward.hdim};
-    return zeros_or_empty(k, shape, k.scalar_type(), group);
+    return forward.mode == Mode::group
+               ? make_zeros(k, {forward.heads_q, k.size(0), forward.hdim}, k.scalar_type())
+               : make_tensor(k, {forward.batch, forward.heads_q, forward.seqlen_k, forward.hdim}, k.scalar_type());
 }
 
 // The memory of BwdWorkspace.

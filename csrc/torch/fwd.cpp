@@ -1,9 +1,7 @@
 // The torch op `fwd`, attention of sequences of one length: checks tensors, makes their memory layout one the kernels can
 // read, and launches.
+#include <optional>
 #include <tuple>
-#include <vector>
-
-#include <torch/csrc/stable/ops.h>
 
 #include "../host/checks.hpp"
 #include "../host/launch.hpp"
@@ -52,12 +50,11 @@ Tensor make_dropout_map(const Tensor& q, FwdRequest& request, bool wanted)
     {
         return make_tensor(q, {0}, ScalarType::Byte);
     }
-    const std::vector<std::int64_t> shape = {request.batch, request.heads_q, request.seqlen_q, request.seqlen_k};
-    Tensor map                            = torch::stable::new_zeros(q, shape, ScalarType::Byte);
-    request.dropout.map                   = map.data_ptr();
-    request.dropout.map_row_stride        = request.seqlen_k;
-    request.dropout.map_head_stride       = request.seqlen_q * request.seqlen_k;
-    request.dropout.map_batch_stride      = request.heads_q * request.dropout.map_head_stride;
+    Tensor map = make_zeros(q, {request.batch, request.heads_q, request.seqlen_q, request.seqlen_k}, ScalarType::Byte);
+    request.dropout.map              = map.data_ptr();
+    request.dropout.map_row_stride   = request.seqlen_k;
+    request.dropout.map_head_stride  = request.seqlen_q * request.seqlen_k;
+    request.dropout.map_batch_stride = request.heads_q * request.dropout.map_head_stride;
     return map;
 }
 

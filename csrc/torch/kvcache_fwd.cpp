@@ -4,8 +4,6 @@
 #include <tuple>
 #include <utility>
 
-#include <torch/csrc/stable/ops.h>
-
 #include "../host/checks.hpp"
 #include "../host/dispatch.hpp"
 #include "../host/integers.hpp"
@@ -294,7 +292,7 @@ Tensor new_rows(const CacheArguments& a, const std::optional<Tensor>& rows)
     Tensor found = dense(*rows);
     const ByteRange own = byte_range(found);
     const bool in_cache = ranges_meet(own, byte_range(a.k_cache)) || ranges_meet(own, byte_range(a.v_cache));
-    return in_cache ? torch::stable::clone(found) : found;
+    return in_cache ? copy_of(found) : found;
 }
 
 // Everything but workspace that the kernels touch; `knew` and `vnew`: new rows as the kernels get them.

@@ -9,6 +9,7 @@
 
 #include "../host/checks.hpp"
 #include "../host/error.hpp"
+#include "torch_runtime.hpp"
 
 namespace flash_attn_rocm {
 namespace {
@@ -63,6 +64,17 @@ std::int32_t dtype_code(ScalarType dtype)
     }
 }
 
+// "2, any, 64": negative sizes are any.
+std::string list(const std::int64_t* first, const std::int64_t* last)
+{
+    std::string text;
+    for(const std::int64_t* size = first; size != last; ++size)
+    {
+        text += concat(size == first ? "" : ", ", *size < 0 ? std::string("any") : std::to_string(*size));
+    }
+    return text;
+}
+
 Tensor make(const Tensor& like, const std::int64_t* shape, std::size_t dims, std::int32_t dtype)
 {
     std::array<std::int64_t, kMostDims> strides{};
@@ -77,19 +89,11 @@ Tensor make(const Tensor& like, const std::int64_t* shape, std::size_t dims, std
     AtenTensorHandle handle   = nullptr;
     TORCH_ERROR_CODE_CHECK(aoti_torch_get_device_type(like.get(), &device_type));
     TORCH_ERROR_CODE_CHECK(aoti_torch_get_device_index(like.get(), &device_index));
-    TORCH_ERROR_CODE_CHECK(aoti_torch_empty_strided(
-        static_cast<std::int64_t>(dims), shape, strides.data(), dtype, device_type, device_index, &handle));
+    const AOTITorchError status = aoti_torch_empty_strided(
+        static_cast<std::int64_t>(dims), shape, strides.data(), dtype, device_type, device_index, &handle);
+    STD_TORCH_CHECK(status == TORCH_SUCCESS,
+                    "cannot allocate a tensor of shape (", list(shape, shape + dims), "), out of memory? ", torch_error());
     return Tensor(handle);
-}
-
-std::string describe_wanted(std::initializer_list<std::int64_t> shape)
-{
-    std::string text;
-    for(const std::int64_t size : shape)
-    {
-        text += concat(text.empty() ? "" : ", ", size < 0 ? std::string("any") : std::to_string(size));
-    }
-    return text;
 }
 
 } // namespace
@@ -97,6 +101,13 @@ std::string describe_wanted(std::initializer_list<std::int64_t> shape)
 Tensor make_tensor(const Tensor& like, std::initializer_list<std::int64_t> shape, ScalarType dtype)
 {
     return make(like, shape.begin(), shape.size(), dtype_code(dtype));
+}
+
+Tensor make_zeros(const Tensor& like, std::initializer_list<std::int64_t> shape, ScalarType dtype)
+{
+    const Tensor zeros = make_tensor(like, shape, dtype);
+    torch::stable::fill_(zeros, 0.0);
+    return zeros;
 }
 
 Tensor make_tensor_like(const Tensor& like)
@@ -115,12 +126,8 @@ bool last_dim_contiguous(const Tensor& tensor)
 
 std::string describe_shape(const Tensor& tensor)
 {
-    std::string text;
-    for(std::int64_t i = 0; i < tensor.dim(); ++i)
-    {
-        text += concat(i == 0 ? "" : ", ", tensor.size(i));
-    }
-    return "(" + text + ")";
+    const auto sizes = tensor.sizes();
+    return "(" + list(sizes.begin(), sizes.end()) + ")";
 }
 
 void check_place(const Tensor& tensor, const char* name, const Tensor& q)
@@ -154,7 +161,7 @@ void check_int32(const Tensor& tensor, const char* name, std::initializer_list<s
         fits = fits && (wanted < 0 || tensor.size(dim) == wanted);
         ++dim;
     }
-    STD_TORCH_CHECK(fits, name, " has shape ", describe_shape(tensor), "; expected (", describe_wanted(shape), ")");
+    STD_TORCH_CHECK(fits, name, " has shape ", describe_shape(tensor), "; expected (", list(shape.begin(), shape.end()), ")");
     STD_TORCH_CHECK(tensor.scalar_type() == ScalarType::Int,
                     name, " has dtype ", torch::headeronly::toString(tensor.scalar_type()), "; expected Int (int32)");
     STD_TORCH_CHECK(tensor.is_contiguous(), name, " is not contiguous. Pass ", name, ".contiguous()");
@@ -203,10 +210,14 @@ TensorView view_of(const Tensor& tensor)
     return view;
 }
 
-Tensor dense(const Tensor& tensor)
+Tensor copy_of(const Tensor& tensor)
 {
-    return tensor.is_contiguous() ? tensor : torch::stable::contiguous(tensor);
+    Tensor copy = make_tensor_like(tensor);
+    torch::stable::copy_(copy, tensor);
+    return copy;
 }
+
+Tensor dense(const Tensor& tensor) { return tensor.is_contiguous() ? tensor : copy_of(tensor); }
 
 Tensor readable(const Tensor& tensor, std::int64_t seqlen, const char* name)
 {
@@ -230,7 +241,7 @@ Tensor aligned(const Tensor& tensor)
         return tensor;
     }
     const Tensor rows = dense(tensor);
-    return layout_misaligned(view_of(rows)) ? torch::stable::clone(rows) : rows;
+    return layout_misaligned(view_of(rows)) ? copy_of(rows) : rows;
 }
 
 ByteRange byte_range(const Tensor& tensor)

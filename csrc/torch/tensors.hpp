@@ -40,16 +40,22 @@ void check_starts(const Tensor& starts,
                   std::int64_t count = -1);
 
 // An uninitialised contiguous tensor beside `like`, without the dispatcher's look-up by name that torch::stable's
-// functions make.
+// functions make; and where there is no memory, with an error that says so.
 Tensor make_tensor(const Tensor& like, std::initializer_list<std::int64_t> shape, ScalarType dtype);
 
 // The same with shape and dtype of `like`.
 Tensor make_tensor_like(const Tensor& like);
 
+// The same filled with zeros.
+Tensor make_zeros(const Tensor& like, std::initializer_list<std::int64_t> shape, ScalarType dtype);
+
+// A contiguous copy.
+Tensor copy_of(const Tensor& tensor);
+
 // A (batch, seqlen, heads, head dim) or (rows, heads, head dim) tensor.
 TensorView view_of(const Tensor& tensor);
 
-// The tensor, or a contiguous copy. torch::stable's function looks its operator up by name before it returns the tensor.
+// The tensor, or a contiguous copy.
 Tensor dense(const Tensor& tensor);
 
 // The tensor, or a copy where no kernel can read it as it lies in memory: head dim not contiguous, or one head's

@@ -59,6 +59,15 @@ void announce_torch()
     }
 }
 
+std::string torch_error()
+{
+    using WhatFn            = const char* (*)();
+    const LibraryHandle cpu = find_loaded_library(kTorchCpu);
+    const auto what         = reinterpret_cast<WhatFn>(
+        cpu != nullptr ? find_symbol(cpu, "torch_exception_get_what_without_backtrace") : nullptr); // torch >= 2.13
+    return what != nullptr ? what() : "torch wrote the reason to stderr";
+}
+
 HipStream current_stream(std::int32_t device)
 {
     static const StreamFunctions functions = find_stream_functions();

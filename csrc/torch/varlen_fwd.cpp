@@ -4,9 +4,6 @@
 #include <optional>
 #include <tuple>
 #include <variant>
-#include <vector>
-
-#include <torch/csrc/stable/ops.h>
 
 #include "../host/checks.hpp"
 #include "../host/error.hpp"
@@ -154,11 +151,10 @@ Tensor make_dropout_map(const Tensor& q, FwdRequest& request, bool wanted)
     {
         return make_tensor(q, {0}, ScalarType::Byte);
     }
-    const std::vector<std::int64_t> shape = {request.heads_q, q.size(0), request.seqlen_k};
-    Tensor map                            = torch::stable::new_zeros(q, shape, ScalarType::Byte);
-    request.dropout.map                   = map.data_ptr();
-    request.dropout.map_row_stride        = request.seqlen_k;
-    request.dropout.map_head_stride       = q.size(0) * request.seqlen_k;
+    Tensor map = make_zeros(q, {request.heads_q, q.size(0), request.seqlen_k}, ScalarType::Byte);
+    request.dropout.map             = map.data_ptr();
+    request.dropout.map_row_stride  = request.seqlen_k;
+    request.dropout.map_head_stride = q.size(0) * request.seqlen_k;
     return map;
 }
 
