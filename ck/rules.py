@@ -16,6 +16,10 @@ _MATRIX_SHAPES: dict[str, tuple[tuple[int, int, int], ...]] = {
 _MAX_HDIM = 256
 # 16-bit elements that CK's buffer loads take at once, 16 bytes at most (ck_tile/core/arch/amd_buffer_addressing.hpp).
 _LOADS = (1, 2, 4, 8)
+# Steps of the async pipeline (along the head dim in Q K^T, along the keys in P V) for which CK names the order of its
+# three buffers in LDS (LdsBufferSequence). For others a formula gives the first V the buffer of the last K where both
+# counts are what d192 has, 6 and 4: no barrier is between them, so that waves overwrite K that others still read.
+_ASYNC_STEPS = ((2, 2), (2, 4), (3, 3), (3, 4), (4, 2), (4, 4))
 # Head dims for which CK's shape knows a tile length (ceil_to_qualified_tile_length).
 _ODD_HDIMS = (48, 96, 160, 192)
 
@@ -54,6 +58,8 @@ def _check_tile(arch: Arch, tile: Tile) -> str | None:
         return f"{n0} keys per step are not a multiple of the PV unroll {k1}"
     if hdim > _MAX_HDIM or not (hdim in _ODD_HDIMS or hdim & (hdim - 1) == 0):
         return f"head dim {hdim}: CK's pipeline takes powers of two up to {_MAX_HDIM} and {_ODD_HDIMS}"
+    if tile.pipeline == "async" and (hdim // k0, n0 // k1) not in _ASYNC_STEPS:
+        return f"the async pipeline races in LDS with {hdim // k0} and {n0 // k1} steps; it takes {_ASYNC_STEPS}"
     if tile.wave_count * arch.wave_size > MAX_BLOCK_THREADS:
         return f"{tile.wave_count} waves of {arch.wave_size} lanes exceed {MAX_BLOCK_THREADS} threads"
     # K and V take turns in LDS; padding against bank conflicts adds less than an eighth.

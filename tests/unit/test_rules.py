@@ -76,6 +76,14 @@ def test_loads_of_96_columns(gfx: str, rows: int, waves: int, legal: bool) -> No
     assert why_illegal(load_arch(gfx), replace(variant, padding="full"), tile) is None  # reads one at a time
 
 
+def test_the_async_pipeline_takes_the_steps_whose_buffers_ck_names() -> None:
+    """CK's own tile of d192 has others: the emulated GPU found that a write of V and a read of K race."""
+    tile = replace(D64, matrix=(32, 32, 16), block=(128, 128, 32, 192, 32, 192), pipeline="async")
+    variant = replace(PLAIN, hdim=192, padding="seqlen")
+    assert "races in LDS with 6 and 4 steps; it takes ((2, 2)," in str(why_illegal(load_arch("gfx942"), variant, tile))
+    assert why_illegal(load_arch("gfx942"), variant, replace(tile, pipeline="registers")) is None
+
+
 def test_the_async_pipeline_needs_exact_head_dims() -> None:
     tile = replace(D64, matrix=(32, 32, 16), block=(128, 64, 32, 64, 32, 64), pipeline="async")
     assert why_illegal(load_arch("gfx942"), replace(PLAIN, padding="seqlen"), tile) is None

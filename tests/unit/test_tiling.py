@@ -70,7 +70,7 @@ def test_plain_kernels_read_lds_transposed_where_the_gpu_can(hdim: int) -> None:
         features: "async" if features else "transposed" for features in pipelines
     }
     assert tile_for(gfx9, plain).pipeline == "async"
-    assert tile_for(gfx9, replace(plain, hdim=192), transposed_loads=True).pipeline == "async"
+    assert tile_for(gfx9, replace(plain, hdim=32), transposed_loads=True).pipeline == "async"
 
 
 def test_a_family_may_go_without_a_head_dim() -> None:
