@@ -93,6 +93,8 @@ def parse_bwd_tiles(rows: list[Any], path: Path) -> BwdTileTable:
         pipeline = checked.get("pipeline", BWD_PIPELINES[0])
         if pipeline not in BWD_PIPELINES:
             raise TableError(path, f"{where}: pipeline is {pipeline!r}; allowed: {list(BWD_PIPELINES)}")
+        if checked["prefetch"] and pipeline != "registers":
+            raise TableError(path, f"{where}: prefetch is true; pipeline {pipeline!r} never prefetches: give false")
         tile = BwdTile(
             (m, n, depth, hdim),
             _pair(checked, "score_waves", where, path),

@@ -45,6 +45,7 @@ def test_a_row_becomes_a_tile() -> None:
         ([{**ROW, "paddings": ["none", "other"]}], "paddings is"),
         ([{**ROW, "colour": "red"}], "unknown keys"),
         ([{**ROW, "pipeline": "async"}], "pipeline is 'async'; allowed: .*wide"),
+        ([{**ROW, "pipeline": "wide"}], "prefetch is true; pipeline 'wide' never prefetches: give false"),
     ],
 )
 def test_malformed_rows_are_rejected(rows: list[dict[str, object]], message: str) -> None:
