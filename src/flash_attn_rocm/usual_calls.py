@@ -18,7 +18,6 @@ from flash_attn_rocm.limits import DTYPES, FLOAT_MAX, FLOAT_MIN, INT32_MAX, INT3
 # Subclasses may answer anything.
 _PLAIN = frozenset({Tensor, torch.nn.Parameter})
 _STRIDED = torch.strided
-_HALF, _BFLOAT16 = DTYPES
 
 
 def _scoring(dropout_p: Any, softmax_scale: Any, window_size: Any, softcap: Any) -> bool:
@@ -55,7 +54,7 @@ def _tensors(q: Any, k: Any, v: Any, rank_q: int, rank_k: int) -> bool:
     if is_compiling() or type(q) not in _PLAIN:
         return False
     dtype, device = q.dtype, q.device
-    if dtype is not _HALF and dtype is not _BFLOAT16:
+    if dtype not in DTYPES:
         return False
     if q.layout is not _STRIDED or q.is_nested or not (_dense(k, dtype, device) and _dense(v, dtype, device)):
         return False
