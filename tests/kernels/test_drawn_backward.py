@@ -158,9 +158,11 @@ test_batch_wide = pytest.mark.wide(settings(_SETTINGS, max_examples=600)(given(*
 test_varlen_wide = pytest.mark.wide(settings(_SETTINGS, max_examples=600)(given(**ANY_VARLEN)(_any_varlen)))
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("mode", ["batch", "group"])
 def test_drawn_calls_were_computed(mode: str) -> None:
     """Refusals alone would pass above; the kernels of the profile ci have few of the combinations."""
     total = OUTCOMES[f"{mode} computed"] + OUTCOMES[f"{mode} refused"]
-    if total:  # only the wide draws are counted
-        assert OUTCOMES[f"{mode} computed"] >= total / 20, OUTCOMES
+    if not total:
+        pytest.skip("counts what the wide draws of this file did, which were not run before it")
+    assert OUTCOMES[f"{mode} computed"] >= total / 20, OUTCOMES
