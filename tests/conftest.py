@@ -119,3 +119,12 @@ def kernel_device(installed: Path, amd_gpu: bool, monkeypatch: pytest.MonkeyPatc
     else:
         monkeypatch.setenv("FLASH_ATTN_ROCM_EMULATE", EMULATED_GPU)
         yield "cpu"
+
+
+@pytest.fixture(params=["ck", "sdpa"])
+def device(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The torch device of a test that runs on both backends: the CK kernels, as above, and torch's attention."""
+    if request.param == "ck":
+        return str(request.getfixturevalue("kernel_device"))
+    monkeypatch.setenv("FLASH_ATTN_ROCM_BACKEND", "sdpa")
+    return "cpu"

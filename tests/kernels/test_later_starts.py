@@ -25,15 +25,6 @@ STARTS_Q, STARTS_K = (
 CAUSAL = Scoring(SCALE, Mask(right=0))
 
 
-@pytest.fixture(params=["ck", "sdpa"])
-def device(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Both backends: the kernels on the GPU or the emulated one, and torch's attention."""
-    if request.param == "ck":
-        return str(request.getfixturevalue("kernel_device"))
-    monkeypatch.setenv("FLASH_ATTN_ROCM_BACKEND", "sdpa")
-    return "cpu"
-
-
 def rows_of(starts: Tensor, heads: int, seed: int) -> Tensor:
     """Random (rows, heads, 64), NaN in the rows of no sequence."""
     tensor = torch.full((int(starts[-1]) + AFTER, heads, 64), float("nan"), dtype=torch.bfloat16)

@@ -25,15 +25,6 @@ def ints(values: list[int]) -> Tensor:
     return torch.tensor(values, dtype=torch.int32)
 
 
-@pytest.fixture(params=["ck", "sdpa"])
-def device(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Both backends: the kernels on the GPU or the emulated one, and torch's attention."""
-    if request.param == "ck":
-        return str(request.getfixturevalue("kernel_device"))
-    monkeypatch.setenv("FLASH_ATTN_ROCM_BACKEND", "sdpa")
-    return "cpu"
-
-
 def check(
     device: str, k: Tensor, v: Tensor, starts_k: Tensor, *, longest: int, causal: bool, **tables: Tensor | None
 ) -> None:

@@ -1,4 +1,8 @@
-"""Calls and comparisons that the tests of users' reports share."""
+"""What users reported about FlashAttention-2, each with the right answer: calls and comparisons that its tests share.
+
+Ids B0 to B25 are those of the collection. Sources: threads of Dao-AILab/flash-attention, ROCm and vllm-project, named
+with each test. Each test runs on both backends.
+"""
 
 from __future__ import annotations
 
