@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,9 +17,8 @@ from scripts.buildlib.cache import hash_file
 from scripts.buildlib.compile_flags import device_flags, path_flags
 from scripts.buildlib.errors import BuildError, CommandError
 from scripts.buildlib.jobs import estimate_cpu_s
+from scripts.buildlib.kernels import find_includes
 from scripts.buildlib.toolchains.layout import Toolchain
-
-DEVICE_DIR = Path(__file__).resolve().parents[2] / "csrc" / "device"
 
 
 def smallest_unit(units: Iterable[Unit]) -> Unit:
@@ -39,7 +38,8 @@ def check_reproducible(arch: Arch, unit: Unit, toolchain: Toolchain, ck: CkSourc
     """
     with tempfile.TemporaryDirectory() as scratch:
         places = [Path(scratch) / "a", Path(scratch) / "another place"]
-        commands = [_prepare(place, arch, unit, toolchain, ck) for place in places]
+        includes = find_includes(arch, ck, Path(scratch))
+        commands = [_prepare(place, arch, unit, toolchain, includes) for place in places]
         running = [
             subprocess.Popen(command, cwd=place, stderr=subprocess.PIPE, text=True)
             for command, place in zip(commands, places, strict=True)
@@ -57,12 +57,12 @@ def check_reproducible(arch: Arch, unit: Unit, toolchain: Toolchain, ck: CkSourc
     return digests[0]
 
 
-def _prepare(place: Path, arch: Arch, unit: Unit, toolchain: Toolchain, ck: CkSource) -> list[str]:
+def _prepare(place: Path, arch: Arch, unit: Unit, toolchain: Toolchain, includes: Mapping[str, Path]) -> list[str]:
     """Copy what is compiled into `place`; the command that compiles it there."""
-    includes = {"device": place / "device", "ck": place / "ck"}
-    shutil.copytree(DEVICE_DIR, includes["device"])
-    shutil.copytree(ck.include / "ck_tile", includes["ck"] / "ck_tile")
+    copies = {name: place / name for name in includes}
+    for name, directory in includes.items():
+        shutil.copytree(directory, copies[name])
     source = place / unit.source_name
     source.write_text(render_unit(unit), encoding="utf-8")
-    flags = [*device_flags(arch), *path_flags(toolchain, includes, place)]
+    flags = [*device_flags(arch), *path_flags(toolchain, copies, place)]
     return [str(toolchain.clangxx), *flags, str(source), "-o", str(place / unit.object_name)]

@@ -11,6 +11,7 @@ import pytest
 from ck.plan import plan_units
 from flash_attn_rocm.archs import load_arch
 from scripts import kernels as command
+from scripts.buildlib import kernels
 from scripts.buildlib.errors import BuildError, CompileError
 from scripts.buildlib.reproducible import check_reproducible, smallest_unit
 from tests.unit.conftest import PROFILE, Workshop
@@ -153,6 +154,17 @@ def test_a_compiler_that_writes_paths_into_its_output_is_found_out(workshop: Wor
     (workshop.ck.include / "ck_tile" / "core.hpp").write_text("// LEAK\n")
     with pytest.raises(BuildError, match="gave two code objects"):
         check_reproducible(arch, unit, workshop.toolchain, workshop.ck)
+
+
+def test_the_check_of_paths_searches_the_overlay_first(workshop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the build does: without it nothing compiles for the GPUs of some families."""
+    header = workshop.root / "overlay" / "gfx12" / "ck_tile" / "core.hpp"
+    header.parent.mkdir(parents=True)
+    header.write_text("// LEAK\n")
+    monkeypatch.setattr(kernels, "find_overlay", lambda family, *_: workshop.root / "overlay" / family)
+    arch = load_arch("gfx1201")
+    with pytest.raises(BuildError, match="gave two code objects"):
+        check_reproducible(arch, smallest_unit(plan_units(arch, PROFILE)), workshop.toolchain, workshop.ck)
 
 
 def test_json_without_a_report_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
