@@ -127,7 +127,7 @@ bool last_dim_contiguous(const Tensor& tensor)
 std::string describe_shape(const Tensor& tensor)
 {
     const auto sizes = tensor.sizes();
-    return "(" + list(sizes.begin(), sizes.end()) + ")";
+    return concat("(", list(sizes.begin(), sizes.end()), ")");
 }
 
 void check_place(const Tensor& tensor, const char* name, const Tensor& q)
