@@ -92,6 +92,12 @@ test_kvcache_wide = pytest.mark.wide(
 )
 
 
+def test_a_result_of_one_number(kernel_device: str) -> None:
+    """128 values of both signs add up to little, and the same-dtype computation happens to be nearly exact."""
+    options = features.Options(torch.bfloat16, 1, 1, 1, False, (-1, -1), None, 0.0, "heads", 0.0, "odd rows", 1)
+    _run(kernel_device, features.KvCache(options, 1, 128, None, interleaved=False, page_size=32, batch=1))
+
+
 @pytest.mark.parametrize("kind", ["Fixed", "Varlen", "KvCache"])
 def test_drawn_calls_were_computed(kind: str) -> None:
     """Refusals alone would pass above."""
