@@ -84,6 +84,13 @@ class _Report:
             self.add_error("bad-variable", error)
             return ()
 
+    def check_switches(self) -> None:
+        """A variable that is on or off and says neither is a problem: every call would raise."""
+        try:
+            environment.check_values()
+        except FlashAttnRocmError as error:
+            self.add_error("bad-variable", error)
+
     def kernels(self) -> dict[str, dict[str, Any]]:
         """A summary of each installed kernels.json."""
         try:
@@ -185,7 +192,7 @@ def _summarise(path: Path, manifest: dict[str, Any]) -> dict[str, Any]:
         "ck": manifest["ck"],
         "kernels": len(kernels),
         "code_objects": len(manifest["code_objects"]),
-        "head_dims": sorted({kernel["hdim_q"] for kernel in kernels if kernel["hdim_q"]}),
+        "head_dims": sorted({kernel["hdim_q"] for kernel in kernels if kernel["op"].startswith("fmha_fwd")}),
         "dtypes": sorted({kernel["dtype"] for kernel in kernels}),
         "ops": sorted({kernel["op"] for kernel in kernels}),
     }
@@ -274,6 +281,7 @@ def info() -> Info:
     """Report packages, library, HIP runtime, GPUs, installed kernels, what would run and why, and problems."""
     report = _Report()
     emulated = report.emulated()
+    report.check_switches()
     seen = list(_torch_gpus())
     torch_gpus = tuple(str(row["gfx"]) for row in seen if row["gfx"])
     kernels = report.kernels()

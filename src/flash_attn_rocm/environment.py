@@ -55,13 +55,19 @@ def choice_values() -> tuple[object, ...]:
 
 
 _CHECK_VALUES_KEY = os.environ.encodekey(CHECK_VALUES)
-_ZERO = os.environ.encodevalue("0")
+_CHECK_VALUES = {os.environ.encodevalue("0"): False, os.environ.encodevalue("1"): True}
 
 
 def check_values() -> bool | None:
-    """Whether CHECK_VALUES asks to look at lengths and page numbers; None where it is unset."""
+    """Whether CHECK_VALUES asks to look at lengths and page numbers; None where it is unset.
+
+    Raises:
+        BackendChoiceError: the variable is neither 0 nor 1.
+    """
     value = os.environ._data.get(_CHECK_VALUES_KEY)  # type: ignore[attr-defined]
-    return value != _ZERO if value else None
+    if value and value not in _CHECK_VALUES:
+        raise BackendChoiceError(f"{CHECK_VALUES} is {os.environ[CHECK_VALUES]!r}; expected 0 or 1, or unset it")
+    return _CHECK_VALUES[value] if value else None
 
 
 def emulated_gpus() -> tuple[str, ...]:

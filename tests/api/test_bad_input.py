@@ -9,7 +9,7 @@ import numpy
 import pytest
 import torch
 
-from flash_attn_rocm import flash_attn_func
+from flash_attn_rocm import flash_attn_func, flash_attn_varlen_func
 from flash_attn_rocm.errors import BackendChoiceError, InputError
 from tests.api.conftest import RunFake
 
@@ -126,6 +126,13 @@ def test_an_unknown_backend_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FLASH_ATTN_ROCM_BACKEND", "triton")
     with pytest.raises(BackendChoiceError, match="FLASH_ATTN_ROCM_BACKEND is 'triton'; allowed: ck; sdpa; ck,sdpa"):
         flash_attn_func(GOOD, GOOD, GOOD)
+
+
+def test_a_switch_that_is_neither_on_nor_off_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FLASH_ATTN_ROCM_CHECK_VALUES", "maybe")
+    starts = torch.tensor([0, 1], dtype=torch.int32)
+    with pytest.raises(BackendChoiceError, match="FLASH_ATTN_ROCM_CHECK_VALUES is 'maybe'; expected 0 or 1"):
+        flash_attn_varlen_func(GOOD[0, :1], GOOD[0, :1], GOOD[0, :1], starts, starts, 1, 1)
 
 
 OP = """

@@ -75,6 +75,16 @@ def test_the_emulated_gpu(
     assert not {"nothing-runs", "library-not-usable", "kernels-damaged", "bad-variable"} & set(problems(document))
 
 
+def test_head_dims_are_those_of_attention(kernel_device: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """The kernels beside it (for gfx1200 those of backward) serve any head dim up to 256."""
+    if kernel_device != "cpu":
+        pytest.skip("a real GPU is in use")
+    assert main(["info", "--json"]) == 0
+    kernels = report(capsys.readouterr().out)["kernels"]["gfx1200"]
+    assert kernels["head_dims"] == [64]
+    assert "bwd_dot" in kernels["ops"]
+
+
 def test_the_text_says_the_same(kernel_device: str, capsys: pytest.CaptureFixture[str]) -> None:
     if kernel_device != "cpu":
         pytest.skip("a real GPU is in use")
@@ -91,6 +101,7 @@ def test_the_text_says_the_same(kernel_device: str, capsys: pytest.CaptureFixtur
     [
         ({"FLASH_ATTN_ROCM_EMULATE": "gfx9999"}, "bad-variable", "GPU 'gfx9999' is not supported; supported: "),
         ({"FLASH_ATTN_ROCM_EMULATE": ","}, "bad-variable", "is ',' and names no GPU"),
+        ({"FLASH_ATTN_ROCM_CHECK_VALUES": "maybe"}, "bad-variable", "is 'maybe'; expected 0 or 1"),
         ({"FLASH_ATTN_ROCM_BACKEND": "rocm"}, "nothing-runs", "FLASH_ATTN_ROCM_BACKEND is 'rocm'; allowed: ck; "),
         ({"FLASH_ATTN_ROCM_POLICY": "/" + "x" * 300}, "policy-file", "cannot be read: File name too long"),
         ({"FLASH_ATTN_ROCM_POLICY": "/"}, "policy-file", "policy file /: cannot be read: Is a directory"),
